@@ -91,18 +91,41 @@ def test_only_where_a_low_voice_speaks_short_windows_do_not_judge():
     assert spectral_loss(whispered(high), high, nothing_is_deep) == spectral_loss(whispered(high), high)
 
 
+def band(waveform: torch.Tensor, low_hz: float, high_hz: float) -> torch.Tensor:
+    """What is between two frequencies."""
+    spectrum = torch.fft.rfft(waveform)
+    hz = torch.arange(spectrum.shape[-1]) * SAMPLE_RATE_HZ / waveform.shape[-1]
+    return torch.fft.irfft(spectrum * ((hz > low_hz) & (hz < high_hz)), waveform.shape[-1])
+
+
 @pytest.mark.parametrize("pitch_hz", [70, 85, 100, 150])
 def test_the_nearer_a_pitch_is_to_the_right_one_the_less_is_lacking(pitch_hz: float):
     lacking = PeriodicityLoss(SAMPLE_RATE_HZ)
     voice = deep_voice(pitch_hz)
     others = [deep_voice(pitch_hz * factor, periods_late=0.37) for factor in (1, 1.02, 1.05)]
     recorded = lacking.periods(voice)
-    right, near, further = (float(lacking(other, recorded)) for other in others)
-    nothing = float(lacking(whispered(voice), recorded))
+    right, near, further = (float(lacking.of_bands(other, recorded)[0]) for other in others)
+    nothing = float(lacking.of_bands(whispered(voice), recorded)[0])
     assert right < 0.02 < near < 0.5 * further
     assert further < 0.7 * nothing
     assert nothing > 0.8
+    # Not so in the higher bands, where only what is very near is nearer.
+    assert lacking(others[0], recorded) < 0.02 < lacking(others[1], recorded) < lacking(others[2], recorded)
     assert 0.3 < lacking(voice + whispered(voice), recorded) < 0.7
+
+
+@pytest.mark.parametrize(("number", "low_hz", "high_hz"), [(1, 500, 1000), (2, 1000, 2000)])
+def test_breath_instead_of_higher_harmonics_is_heard_unless_the_recording_has_it(
+    number: int, low_hz: float, high_hz: float
+):
+    lacking, voice = PeriodicityLoss(SAMPLE_RATE_HZ), deep_voice(120)
+    breathy = voice - band(voice, low_hz, high_hz) + band(whispered(voice), low_hz, high_hz)
+    of_bands = lacking.of_bands(breathy, lacking.periods(voice))
+    assert of_bands[number] > 0.6
+    assert all(of_bands[other] < 0.2 for other in range(3) if other != number)
+    shares_voiced = lacking.periods(breathy).is_voiced.float().mean(dim=(1, 2))
+    assert shares_voiced[number] < 0.3
+    assert all(shares_voiced[other] == 1 for other in range(3) if other != number)
 
 
 def test_where_nothing_is_voiced_no_pitch_is_lacking():

@@ -191,7 +191,7 @@ def _add_loss_options(parser: argparse.ArgumentParser) -> None:
         help="voices below this pitch are judged in long windows only, where they have one (0; 150 suits)",
     )
     parser.add_argument(
-        "--periodicity-weight", type=float, default=0.0, help="of the pitch that decoded speech lacks (0; .5 suits)"
+        "--periodicity-weight", type=float, default=0.0, help="of the pitch that decoded speech lacks (0; 1 suits)"
     )
 
 

@@ -2,7 +2,8 @@
 
 A spectrum that tells harmonics apart finds a pitch that is wrong by a twentieth as bad as none at all, so a decoder
 that whispers is not led to any. Autocorrelation at the recorded period, of what is below the formants, is nearly right
-where the pitch nearly is, and does not depend on the phase.
+where the pitch nearly is, and does not depend on the phase. Higher bands are compared as well, for a voice with a
+pitch may still have breath where the recording has harmonics.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from torch import Tensor, nn
 
 _WINDOW, _HOP = 1024, 320
 _PITCH_RANGE_HZ = (60.0, 400.0)
-# Of the waveform: the fundamental and few harmonics, whose autocorrelation has wide peaks.
-_MAX_HZ, _EDGE_HZ = 500.0, 60.0
+# The first has the fundamental and few harmonics, whose autocorrelation has wide peaks, and finds the period.
+_BANDS_HZ = ((0.0, 500.0), (500.0, 1000.0), (1000.0, 2000.0))
+_EDGE_HZ = 60.0
 # Where sound counts as voiced: its autocorrelation at its period, and its level.
 _VOICED_CORRELATION, _VOICED_LEVEL = 0.6, 3e-3
 _OCTAVE_COST = 0.03
@@ -28,19 +30,19 @@ class Periods(NamedTuple):
     samples: Tensor
     """Of each window (rows, windows)."""
     correlation: Tensor
-    """With itself one period later (rows, windows)."""
+    """Of each band with itself one period later (bands, rows, windows)."""
     is_voiced: Tensor
-    """Whether there is a period at all (rows, windows)."""
+    """Whether a band has this period (bands, rows, windows); the first decides whether there is one at all."""
 
     def longer_than(self, samples: float, num_samples: int) -> Tensor:
         """Where a recording of `num_samples` is voiced with longer periods than `samples`: bool (rows, num_samples)."""
         centres = (torch.arange(num_samples, device=self.samples.device) - _WINDOW / 2) / _HOP
         nearest = centres.round().long().clamp(0, self.samples.shape[1] - 1)
-        return (self.is_voiced & (self.samples > samples))[:, nearest]
+        return (self.is_voiced[0] & (self.samples > samples))[:, nearest]
 
 
 class PeriodicityLoss(nn.Module):
-    """Mean difference of autocorrelations at the recorded periods, over the recording's voiced windows."""
+    """Mean difference of autocorrelations at the recorded periods, over bands and the recording's voiced windows."""
 
     def __init__(self, sample_rate_hz: int) -> None:
         super().__init__()
@@ -55,32 +57,41 @@ class PeriodicityLoss(nn.Module):
         self.register_buffer("window", window, persistent=False)
         # Divided by the window's own (Boersma 1993), or long periods would always look weaker.
         self.register_buffer("own", (own / own[0])[self._lags], persistent=False)
-        self.register_buffer("kept", torch.sigmoid((_MAX_HZ - bins_hz) / _EDGE_HZ), persistent=False)
+        bands = [
+            torch.sigmoid((high - bins_hz) / _EDGE_HZ) * (torch.sigmoid((bins_hz - low) / _EDGE_HZ) if low else 1)
+            for low, high in _BANDS_HZ
+        ]
+        self.register_buffer("bands", torch.stack(bands)[:, None, None], persistent=False)
 
     @torch.no_grad()
     def periods(self, target: Tensor) -> Periods:
         """The periods of recordings, a float32 batch (rows, samples)."""
         found, level = self._autocorrelation(target)
-        where = (found - self.get_buffer("octave_cost")).argmax(dim=-1, keepdim=True)
-        strongest = found.gather(-1, where)[..., 0]
-        is_voiced = (strongest > _VOICED_CORRELATION) & (level > _VOICED_LEVEL)
-        return Periods(where[..., 0] + self._lags.start, strongest, is_voiced)
+        where = (found[0] - self.get_buffer("octave_cost")).argmax(dim=-1, keepdim=True)
+        correlation = found.gather(-1, where.expand(len(found), *where.shape))[..., 0]
+        is_voiced = (correlation > _VOICED_CORRELATION) & (correlation[0] > _VOICED_CORRELATION)
+        return Periods(where[..., 0] + self._lags.start, correlation, is_voiced & (level > _VOICED_LEVEL))
 
     def forward(self, predicted: Tensor, recorded: Periods) -> Tensor:
         """The loss, a scalar from 0 to 2, of a float32 batch (rows, samples); 0 where nothing recorded is voiced."""
+        return self.of_bands(predicted, recorded).mean()
+
+    def of_bands(self, predicted: Tensor, recorded: Periods) -> Tensor:
+        """The loss of each band, where the recording has its period in that band (bands,)."""
         found, _ = self._autocorrelation(predicted)
-        at_period = found.gather(-1, (recorded.samples - self._lags.start).unsqueeze(-1))[..., 0]
+        where = (recorded.samples - self._lags.start).unsqueeze(-1)
+        at_period = found.gather(-1, where.expand(len(found), *where.shape))[..., 0]
         missing = (recorded.correlation - at_period).abs() * recorded.is_voiced
-        return missing.sum() / recorded.is_voiced.sum().clamp(min=1)
+        return missing.sum(dim=(1, 2)) / recorded.is_voiced.sum(dim=(1, 2)).clamp(min=1)
 
     def _autocorrelation(self, waveform: Tensor) -> tuple[Tensor, Tensor]:
-        """Normalised at all lags (rows, windows, lags), and the level of each window."""
+        """Of each band, normalised, at all lags (bands, rows, windows, lags), and the level of each window."""
         windows = waveform.unfold(-1, _WINDOW, _HOP)
         level = windows.square().mean(dim=-1).sqrt()
         spectrum = torch.fft.rfft(
             (windows - windows.mean(dim=-1, keepdim=True)) * self.get_buffer("window"), 2 * _WINDOW
         )
-        power = torch.view_as_real(spectrum).square().sum(dim=-1) * self.get_buffer("kept")
+        power = torch.view_as_real(spectrum).square().sum(dim=-1) * self.get_buffer("bands")
         correlation = torch.fft.irfft(power)
         normalised = correlation[..., self._lags] / (correlation[..., :1] + _MIN_POWER) / self.get_buffer("own")
         return normalised, level
