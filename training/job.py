@@ -165,6 +165,9 @@ class FineTuneJob(BaseModel):
     train_text_embedding: bool = False
     in_context_ratio: Share = 0.0
     """Share of examples laid out as the continuation of another clip; the rest follow the speaker embedding alone."""
+    misheard_share: Share = 0.0
+    """Share of the codes of the past that are exchanged, at most, so that the talker learns to go on from its mistakes
+    (Bengio et al. 2015)."""
     speaker: Literal["reference", "mean"] = "reference"
     """The voice's frozen embedding: that of the reference clip, or the mean over the training clips."""
 

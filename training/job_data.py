@@ -58,5 +58,6 @@ def plan_batches(job: FineTuneJob, training_set: TrainingSet) -> BatchPlan:
         max_tokens=min(job.max_clip_tokens, training_set.config.talker.max_position_embeddings),
         in_context_ratio=job.in_context_ratio,
         batching=job.batching,
+        misheard_share=job.misheard_share,
     )
     return BatchPlan(training_set, shape, seed=job.seed, num_epochs=job.num_epochs, num_steps=job.num_steps)

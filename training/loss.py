@@ -10,7 +10,6 @@ their losses fall while the voice degrades.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -19,7 +18,6 @@ from torch import Tensor, nn
 
 from training.data.example import IGNORED, TrainingBatch
 from training.model.network.talker import Talker
-from training.model.network.talker_input import TalkerInput
 
 
 class SpeechLosses(NamedTuple):
@@ -80,23 +78,19 @@ class SpeechLoss(nn.Module):
         self.has_dropout = has_dropout
         talker.model.text_embedding.requires_grad_(train_text_embedding)
 
-    def forward(
-        self, batch: TrainingBatch, generator: torch.Generator | None = None, heard: TalkerInput | None = None
-    ) -> SpeechLosses:
+    def forward(self, batch: TrainingBatch, generator: torch.Generator | None = None) -> SpeechLosses:
         """Both losses of a batch with at least one answer frame.
 
         Args:
             batch: on the device of the parameters.
             generator: CPU generator that chooses the code predictor's frames and what is dropped; needed below
                 fraction 1 and with dropout.
-            heard: what the talker reads instead of the batch's inputs, position by position; what it is to predict
-                stays.
         """
         if self.has_dropout and self.training:
             assert generator is not None
             # Dropout draws from the process's own generator, whose state would depend on what was drawn before.
             torch.manual_seed(int(torch.randint(2**63 - 1, (), generator=generator)))
-        hidden_BTD = self._hidden(batch if heard is None else replace(batch, inputs=heard))
+        hidden_BTD = self._hidden(batch)
         is_label = batch.labels_BT != IGNORED
         logits = self.talker.codec_head(hidden_BTD[is_label]).float()
         talker_loss = F.cross_entropy(logits, batch.labels_BT[is_label])
@@ -120,11 +114,11 @@ class SpeechLoss(nn.Module):
 
     def _hidden(self, batch: TrainingBatch) -> Tensor:
         """The talker's states, (B, T, D)."""
-        packing = batch.packing
+        packing, heard = batch.packing, batch.inputs if batch.heard is None else batch.heard
         if packing is None:
-            hidden_BTD: Tensor = self.talker(self.talker.embed_input(batch.inputs, batch.speaker_ND))
+            hidden_BTD: Tensor = self.talker(self.talker.embed_input(heard, batch.speaker_ND))
         else:
-            x_BTD = self.talker.embed_input(batch.inputs, packing.spread(batch.speaker_ND))
+            x_BTD = self.talker.embed_input(heard, packing.spread(batch.speaker_ND))
             hidden_BTD = self.talker(x_BTD, packing.positions, packing)
         return hidden_BTD
 

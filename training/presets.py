@@ -22,6 +22,9 @@ _LARGE_LORA_RATE, _SMALL_LORA_RATE = 1e-4, 1e-3
 # Measured on the embedded model with an unseen voice, on twenty-eight seconds and on five minutes of speech: half-way
 # interpolation keeps a larger part of the gain in similarity than of the loss in intelligibility.
 _LARGE_KEPT_CHANGE, _SMALL_KEPT_CHANGE = 1.0, 0.5
+# A small talker goes astray after a mistake of its own, unless it has learnt to come back: the embedded one has, and
+# forgets it in a fine-tune without. Of the public ones that is not known.
+_LARGE_MISHEARD_SHARE, _SMALL_MISHEARD_SHARE = 0.0, 0.2
 # A style is learned by continuing other clips of it, also where a recipe has no such examples.
 _MIN_IN_CONTEXT_WITH_STYLES = 0.25
 _MICRO_BATCHES = 4
@@ -116,6 +119,7 @@ def preset_fields(preset: Preset, training_set: TrainingSet, draft: FineTuneJob 
         "micro_batch_tokens": rows,
         "code_predictor_fraction": recipe.code_predictor_fraction,
         "in_context_ratio": max(recipe.in_context_ratio, _MIN_IN_CONTEXT_WITH_STYLES if learns_in_context else 0.0),
+        "misheard_share": _LARGE_MISHEARD_SHARE if is_large else _SMALL_MISHEARD_SHARE,
         "checkpoint_every": -(-expected // recipe.num_checkpoints),
         "interpolation_alpha": _LARGE_KEPT_CHANGE if is_large else _SMALL_KEPT_CHANGE,
         "activation_checkpointing": False,

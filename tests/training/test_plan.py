@@ -153,6 +153,7 @@ def test_presets_make_jobs_that_grow(folder):
     # Few clips are soon known by heart, and the first checkpoint must come before.
     assert all(job.checkpoint_every <= min(24, job.num_steps // 3) for job in jobs)
     assert all(job.interpolation_alpha < 1 for job in jobs)
+    assert all(job.misheard_share > 0 for job in jobs)
     assert job_from_preset("quick", {**fields, "num_steps": 7}).num_steps == 7
     # The rest is made to fit: as many checkpoints to choose among, and epochs where somebody asks for them.
     assert job_from_preset("quick", {**fields, "num_steps": 900}).checkpoint_every == 300

@@ -28,13 +28,13 @@ def runs(tmp_path_factory) -> Runs:
     runs.here("one-batch", runs.job("one-batch", "ddp", 1, **whole))
     runs.here("accumulated", runs.job("accumulated", "ddp", 1, micro_batches=100, micro_batch_tokens=120))
     runs.here("few", few("few"))
-    runs.here("fraction-1", few("fraction-1", code_predictor_fraction=0.25))
+    runs.here("fraction-1", few("fraction-1", code_predictor_fraction=0.25, misheard_share=0.2))
     runs.here("bucketed", runs.job("bucketed", "ddp", 1, **whole, batching="bucketed"))
     for name in ("fsdp2", "fsdp2-no-reshard"):
         runs.here(f"{name}-1", runs.job(f"{name}-1", name, 1, num_steps=2))
     runs.here("recompute", few("recompute", activation_checkpointing=True))
     two = [task(name, runs.job(name, name, 2)) for name in ("ddp", "fsdp2", "fsdp2-no-reshard")]
-    two.append(task("fraction-2", few("fraction-2", "ddp", 2, code_predictor_fraction=0.25)))
+    two.append(task("fraction-2", few("fraction-2", "ddp", 2, code_predictor_fraction=0.25, misheard_share=0.2)))
     for strategy in ("ddp", "fsdp2"):
         name = f"{strategy}-stopped"
         job = few(name, strategy, 2)
@@ -64,9 +64,10 @@ def test_activations_computed_twice_are_the_same(runs):
     assert_same_learning(runs, "recompute", "few")
 
 
-def test_a_fraction_of_the_frames_is_the_same_fraction_for_all(runs):
+def test_what_frames_are_drawn_and_what_is_misheard_is_the_same_for_all(runs):
     assert_same_learning(runs, "fraction-2", "fraction-1")
-    assert runs.reports("fraction-1")[0]["code_predictor_loss"] != runs.reports("few")[0]["code_predictor_loss"]
+    for loss in ("talker_loss", "code_predictor_loss"):
+        assert runs.reports("fraction-1")[0][loss] != runs.reports("few")[0][loss]
 
 
 def test_accumulated_gradients_are_those_of_one_batch(runs):

@@ -18,6 +18,7 @@ import torch
 
 from training.data.balance import clips_of_epoch
 from training.data.example import TrainingBatch, collate, pack
+from training.data.mishearing import misheard
 from training.data.training_set import ClipUse, TrainingSet
 from training.job import Batching
 
@@ -37,6 +38,7 @@ class BatchShape:
         max_tokens: limit of an example, including its reference if it has one.
         in_context_ratio: share of examples that continue a reference, which is of the same style.
         batching: how clips share a micro-batch.
+        misheard_share: of the codes that the talker reads, see `misheard`.
     """
 
     micro_batches: int
@@ -44,6 +46,7 @@ class BatchShape:
     max_tokens: int
     in_context_ratio: float = 0.0
     batching: Batching = "packed"
+    misheard_share: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +122,10 @@ class BatchPlan:
     def collate(self, micro_batch: MicroBatch) -> TrainingBatch:
         """Build a micro-batch's tensors."""
         examples = [self._training_set.example(use) for use in micro_batch.uses]
-        return pack(examples) if self._shape.batching == "packed" else collate(examples)
+        batch = pack(examples) if self._shape.batching == "packed" else collate(examples)
+        # Not with the generator of the loss: what is predicted must not depend on what is misheard.
+        random = torch.Generator().manual_seed(_derive_seed(micro_batch.seed, "misheard"))
+        return misheard(batch, self._shape.misheard_share, random)
 
     def num_tokens(self, micro_batch: MicroBatch) -> int:
         """Positions that are computed for a micro-batch, padding included."""
@@ -223,6 +229,6 @@ def generator_of(micro_batch: MicroBatch) -> torch.Generator:
     return torch.Generator().manual_seed(micro_batch.seed)
 
 
-def _derive_seed(*parts: int) -> int:
+def _derive_seed(*parts: int | str) -> int:
     digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1

@@ -46,6 +46,7 @@ class TrainingBatch:
         is_answer_BT: false in the padding.
         speaker_ND: speaker embedding per example.
         packing: where packed examples begin and end; None if each has a row of its own.
+        heard: what the talker reads instead of `inputs`, position by position; what it is to predict stays.
     """
 
     inputs: TalkerInput
@@ -53,6 +54,7 @@ class TrainingBatch:
     is_answer_BT: Tensor
     speaker_ND: Tensor
     packing: Packing | None = None
+    heard: TalkerInput | None = None
 
     def to(self, device: torch.device | str) -> TrainingBatch:
         """The same batch on another device."""
@@ -63,6 +65,7 @@ class TrainingBatch:
             is_answer_BT=self.is_answer_BT.to(device),
             speaker_ND=self.speaker_ND.to(device),
             packing=self.packing.to(device) if self.packing is not None else None,
+            heard=self.heard.to(device) if self.heard is not None else None,
         )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from training.data.mishearing import misheard
 from training.loss import SpeechLoss, SpeechLosses
 from training.model.config import ModelConfig
 from training.model.network.layers import DecoderLayer
@@ -16,7 +17,6 @@ from training.pretrain.errors import PretrainError
 from training.pretrain.talker.batches import TalkerBatch
 from training.pretrain.talker.blending import blended
 from training.pretrain.talker.job import TalkerJob
-from training.pretrain.talker.mishearing import misheard
 
 _LAYER_SCALE = 0.02
 
@@ -56,7 +56,7 @@ class TalkerNetwork(nn.Module):
         if batch.is_paired:
             speakers = blended(speakers, blended_share, random)
         examples = replace(batch.examples, speaker_ND=speakers)
-        losses: SpeechLosses = self.loss(examples, random, misheard(examples.inputs, misheard_share, random))
+        losses: SpeechLosses = self.loss(misheard(examples, misheard_share, random), random)
         return losses
 
     def begin_as(self, smaller: TalkerNetwork) -> None:

@@ -24,6 +24,7 @@ from training.pretrain.errors import PretrainError
 from training.pretrain.run.training_log import read_log
 from training.pretrain.talker.batches import BatchSource
 from training.pretrain.talker.job import UNCONDITIONAL_SHARE, TalkerJob, TalkerSize
+from training.pretrain.talker.network import TalkerNetwork
 from training.pretrain.talker.references import (
     Reference,
     ReferenceShelf,
@@ -477,6 +478,16 @@ def test_codes_of_another_pace_are_not_taken_for_the_run_s_own(corpus: Path, tok
         open_training(corpus, tokenizer, tmp_path, JOB.model_copy(update={"pace": 1.25}))
     with pytest.raises(PretrainError, match="another pace"):
         frame_codes.open_codes(corpus, tmp_path, TRAIN)
+
+
+def test_what_the_network_hears_makes_a_difference(source: BatchSource):
+    torch.manual_seed(2)
+    network, batch = TalkerNetwork(JOB), source.batch(1)
+    plain, again, found = (
+        network(batch, torch.Generator().manual_seed(1), misheard_share=share).talker for share in (0.0, 0.0, 0.4)
+    )
+    assert torch.equal(plain, again)
+    assert not torch.allclose(found, plain, atol=1e-6)
 
 
 def test_a_run_is_gone_on_with_at_the_share_that_it_was_begun_with(
