@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from tests.training.pretrain.tiny_corpus import tone
 from training.pretrain.codec.frame_features import ContentTarget
 from training.pretrain.codec.periodicity_loss import PeriodicityLoss
+from training.pretrain.codec.repetition_loss import RepetitionLoss
 from training.pretrain.codec.spectral_loss import QUIET_FLOOR, SpectralLoss
 
 SAMPLE_RATE_HZ = 16_000
@@ -148,6 +149,33 @@ def test_the_gradient_of_a_whisper_leads_to_the_pitch():
         lacking(decoded, recorded).backward()
         optimizer.step()
     assert lacking(decoded, recorded) < 0.2
+
+
+def hiss(seed: int, num_samples: int = 10_240) -> torch.Tensor:
+    return 0.05 * torch.randn(1, num_samples, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("step", [320, 640, 1280])
+def test_noise_that_repeats_itself_is_heard_and_other_noise_is_not(step: int):
+    repeats = RepetitionLoss(SAMPLE_RATE_HZ)
+    buzz = hiss(0, step).repeat(1, 10_240 // step)
+    assert repeats(hiss(1), hiss(0)) < 0.05
+    assert repeats(buzz, hiss(0)) > 0.2 * (1280 // step)
+    # What the recording repeats may be repeated: a voice of 50 Hz, or a machine.
+    assert repeats(buzz, buzz) < 1e-6
+    assert repeats(hiss(0), buzz) < 0.05
+    assert repeats(buzz, torch.zeros_like(buzz)) == 0
+
+
+def test_the_gradient_of_a_buzz_leads_to_noise():
+    repeats, decoded = RepetitionLoss(SAMPLE_RATE_HZ), hiss(0, 1280).repeat(1, 8).requires_grad_()
+    before = float(repeats(decoded.detach(), hiss(1)))
+    optimizer = torch.optim.Adam([decoded], lr=0.003)
+    for _ in range(40):
+        optimizer.zero_grad()
+        repeats(decoded, hiss(1)).backward()
+        optimizer.step()
+    assert repeats(decoded, hiss(1)) < 0.5 * before
 
 
 def test_inaudible_differences_do_not_count(spectral_loss: SpectralLoss):

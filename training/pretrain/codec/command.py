@@ -64,6 +64,7 @@ def main(arguments: list[str]) -> int:
         waveform_weight=options.waveform_weight,
         long_windows_below_hz=options.long_windows_below,
         periodicity_weight=options.periodicity_weight,
+        repetition_weight=options.repetition_weight,
         deepened_share=options.deepened_share,
         muon_learning_rate=options.learning_rate,
         peak_learning_rate=options.rest_learning_rate,
@@ -192,6 +193,9 @@ def _add_loss_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--periodicity-weight", type=float, default=0.0, help="of the pitch that decoded speech lacks (0; 1 suits)"
+    )
+    parser.add_argument(
+        "--repetition-weight", type=float, default=0.0, help="of what decoded noise repeats in every frame (0)"
     )
 
 

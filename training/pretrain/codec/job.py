@@ -183,6 +183,8 @@ class TokenizerJob(StageJob):
     """Where speech is voiced below this pitch, judge what is decoded in long windows only. See `SHORT`."""
     periodicity_weight: NonNegativeFloat = 0.0
     """Of what decoded speech lacks in pitch, see `PeriodicityLoss`."""
+    repetition_weight: NonNegativeFloat = 0.0
+    """Of what decoded speech repeats from frame to frame, see `RepetitionLoss`; needs crops of two frames or more."""
     imitation_weight: NonNegativeFloat = 1.0
     """Of the distance between the encoder's vectors and those of the analysis."""
     codebook_0_weight: NonNegativeFloat = 0.2

@@ -23,6 +23,7 @@ from training.pretrain.codec.frame_codes import CodedCorpus
 from training.pretrain.codec.job import FILTER_BANK_RATIOS, TokenizerJob
 from training.pretrain.codec.network import NetworkOutput, TokenizerNetwork
 from training.pretrain.codec.periodicity_loss import PeriodicityLoss
+from training.pretrain.codec.repetition_loss import RepetitionLoss
 from training.pretrain.codec.spectral_loss import QUIET_FLOOR, SpectralLoss
 from training.pretrain.codec.widening import widen
 from training.pretrain.codec.write_tokenizer import share_codebooks
@@ -89,6 +90,7 @@ class TokenizerTraining(TrainingRun):
         self._spectral_loss = SpectralLoss(rate_hz, QUIET_FLOOR).to(device)
         hears_pitch = job.periodicity_weight > 0 or job.long_windows_below_hz > 0
         self._periodicity_loss = PeriodicityLoss(rate_hz).to(device) if hears_pitch else None
+        self._repetition_loss = RepetitionLoss(rate_hz).to(device) if job.repetition_weight > 0 else None
         networks: dict[str, nn.Module] = {"network": self.network}
         if self._discriminators is not None:
             networks["discriminators"] = self._discriminators
@@ -177,6 +179,9 @@ class TokenizerTraining(TrainingRun):
         total = losses["spectral"] + job.waveform_weight * losses["waveform"]
         if job.periodicity_weight > 0:
             total = total + job.periodicity_weight * losses["periodicity"]
+        if self._repetition_loss is not None:
+            losses["repetition"] = self._repetition_loss(decoded, recorded)
+            total = total + job.repetition_weight * losses["repetition"]
         return total
 
     def _arithmetic(self) -> torch.autocast:

@@ -419,16 +419,17 @@ def test_a_run_may_judge_low_voices_in_long_windows_only(corpus: Path, tmp_path:
     assert losses[400]["spectral"] < losses[1]["spectral"] == losses[0]["spectral"]
 
 
-def test_a_run_may_ask_for_the_pitch_that_is_lacking(corpus: Path, tmp_path: Path):
+@pytest.mark.parametrize("name", ["periodicity", "repetition"])
+def test_a_run_may_ask_for_what_spectra_do_not_hear(name: str, corpus: Path, tmp_path: Path):
     norms = []
     for weight in (0.0, 0.5):
-        job = JOB.model_copy(update={"periodicity_weight": weight})
+        job = JOB.model_copy(update={f"{name}_weight": weight})
         folder = tmp_path / str(weight)
         training = TokenizerTraining(job, corpus, folder, device=CPU, compiled=False, report=lambda line: None)
         losses = training.train_step()
-        assert ("periodicity" in losses) == (weight > 0)
+        assert (name in losses) == (weight > 0)
         norms.append(losses["gradient_norm"])
-    assert losses["periodicity"] > 0
+    assert losses[name] > 0
     assert norms[0] != norms[1]
 
 
