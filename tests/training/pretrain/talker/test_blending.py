@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.training.pretrain.talker.test_mishearing import batch
 from tests.training.pretrain.talker.test_training import JOB
+from training.data.example import build_example, collate
+from training.model.prompt.prompt import PromptHead, x_vector_prompt
+from training.pretrain.talker.batches import TalkerBatch
 from training.pretrain.talker.blending import blended
 from training.pretrain.talker.network import TalkerNetwork
 
@@ -49,6 +51,15 @@ def test_all_rows_learn():
     assert (speakers.grad.abs().sum(1) > 0).any()
     # What one row gives up, another one has.
     assert float(speakers.grad.sum()) == pytest.approx(ROWS * WIDTH, rel=1e-5)
+
+
+def batch() -> TalkerBatch:
+    config = JOB.size.config()
+    prompt = x_vector_prompt(config, PromptHead(role_ids=(1, 2, 3), language="auto"), list(b"something said"))
+    said = [torch.randint(JOB.size.codebook_size, (60, 16), generator=drawn(seed)) for seed in range(12)]
+    examples = [build_example(config, prompt, codes, torch.zeros(JOB.size.width)) for codes in said]
+    mel = torch.randn(len(said), 64, config.speaker_encoder.mel_dim, generator=drawn(0))
+    return TalkerBatch(collate(examples), mel, [[] for _ in examples], is_paired=False)
 
 
 @torch.no_grad()
