@@ -23,7 +23,7 @@ _LARGE_LORA_RATE, _SMALL_LORA_RATE = 1e-4, 1e-3
 # interpolation keeps a larger part of the gain in similarity than of the loss in intelligibility.
 _LARGE_KEPT_CHANGE, _SMALL_KEPT_CHANGE = 1.0, 0.5
 # A small talker goes astray after a mistake of its own, unless it has learnt to come back: the embedded one has, and
-# forgets it in a fine-tune without. Of the public ones that is not known.
+# a fine-tune without may undo it. Of the public ones that is not known.
 _LARGE_MISHEARD_SHARE, _SMALL_MISHEARD_SHARE = 0.0, 0.2
 # A style is learned by continuing other clips of it, also where a recipe has no such examples.
 _MIN_IN_CONTEXT_WITH_STYLES = 0.25
