@@ -3,7 +3,7 @@
 What happens in a step, and where:
 
     which clips it trains on           training/data/batching.py        BatchPlan.step
-    examples and their tensors         training/data/training_set.py, example.py
+    examples and their tensors         training/data/training_set.py, example.py, mishearing.py
     forward pass and both losses       training/loss.py                 SpeechLoss
     backward pass, update              training/strategies/*.py         Learner (torch_learner.py, zero.py)
     losses over all workers            here                             StepTotals

@@ -141,6 +141,13 @@ def test_activations_are_about_what_autograd_keeps(tmp_path):
     assert losses.talker.isfinite()
 
 
+def test_only_small_models_are_known_to_gain_by_mishearing(folder, monkeypatch):
+    training_set = plan_data(make_job(folder))[1]
+    assert preset_fields("quick", training_set)["misheard_share"] > 0
+    monkeypatch.setattr("training.presets.LARGE_MODEL_PARAMETERS", 1)
+    assert preset_fields("quick", training_set)["misheard_share"] == 0
+
+
 def test_presets_make_jobs_that_grow(folder):
     fields = {
         name: value

@@ -250,6 +250,8 @@ class TokenizerJob(StageJob):
             raise ValueError("decoder_only goes with none of codebooks_learn, codebooks_stay and channel_share")
         if self.encoder_only and (self.joint_from is not None or self.decoder_only or self.adversarial):
             raise ValueError("encoder_only goes with none of joint_from, decoder_only and adversarial")
+        if self.repetition_weight > 0 and min(crop.num_frames for crop in self.crops) < 2:
+            raise ValueError("repetition_weight needs crops of two frames or more")
         if self.codebooks_learn and self.codebooks_stay:
             raise ValueError("codebooks either learn or stay")
         if self.is_freely_encoded and (self.joint_from is None or self.analysed_share > 0):

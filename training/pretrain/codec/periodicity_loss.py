@@ -13,15 +13,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from training.pretrain.codec.autocorrelation import BandAutocorrelation
+
 _WINDOW, _HOP = 1024, 320
 _PITCH_RANGE_HZ = (60.0, 400.0)
 # The first has the fundamental and few harmonics, whose autocorrelation has wide peaks, and finds the period.
 _BANDS_HZ = ((0.0, 500.0), (500.0, 1000.0), (1000.0, 2000.0))
-_EDGE_HZ = 60.0
 # Where sound counts as voiced: its autocorrelation at its period, and its level.
 _VOICED_CORRELATION, _VOICED_LEVEL = 0.6, 3e-3
 _OCTAVE_COST = 0.03
-_MIN_POWER = 1e-6
 
 
 class Periods(NamedTuple):
@@ -46,22 +46,13 @@ class PeriodicityLoss(nn.Module):
 
     def __init__(self, sample_rate_hz: int) -> None:
         super().__init__()
-        window = torch.hann_window(_WINDOW)
-        own = torch.fft.irfft(torch.fft.rfft(window, 2 * _WINDOW).abs().square())
         shortest, longest = (int(sample_rate_hz / pitch_hz) for pitch_hz in reversed(_PITCH_RANGE_HZ))
-        self._lags = slice(shortest, longest + 1)
+        lags = range(shortest, longest + 1)
+        self._shortest = shortest
+        self._autocorrelation = BandAutocorrelation(sample_rate_hz, _WINDOW, _HOP, _BANDS_HZ, lags)
         # Two periods correlate as well as one.
-        octave_cost = _OCTAVE_COST * torch.log2(torch.arange(shortest, longest + 1) / shortest)
+        octave_cost = _OCTAVE_COST * torch.log2(torch.tensor(lags) / shortest)
         self.register_buffer("octave_cost", octave_cost, persistent=False)
-        bins_hz = torch.arange(_WINDOW + 1) * sample_rate_hz / (2 * _WINDOW)
-        self.register_buffer("window", window, persistent=False)
-        # Divided by the window's own (Boersma 1993), or long periods would always look weaker.
-        self.register_buffer("own", (own / own[0])[self._lags], persistent=False)
-        bands = [
-            torch.sigmoid((high - bins_hz) / _EDGE_HZ) * (torch.sigmoid((bins_hz - low) / _EDGE_HZ) if low else 1)
-            for low, high in _BANDS_HZ
-        ]
-        self.register_buffer("bands", torch.stack(bands)[:, None, None], persistent=False)
 
     @torch.no_grad()
     def periods(self, target: Tensor) -> Periods:
@@ -70,7 +61,7 @@ class PeriodicityLoss(nn.Module):
         where = (found[0] - self.get_buffer("octave_cost")).argmax(dim=-1, keepdim=True)
         correlation = found.gather(-1, where.expand(len(found), *where.shape))[..., 0]
         is_voiced = (correlation > _VOICED_CORRELATION) & (correlation[0] > _VOICED_CORRELATION)
-        return Periods(where[..., 0] + self._lags.start, correlation, is_voiced & (level > _VOICED_LEVEL))
+        return Periods(where[..., 0] + self._shortest, correlation, is_voiced & (level > _VOICED_LEVEL))
 
     def forward(self, predicted: Tensor, recorded: Periods) -> Tensor:
         """The loss, a scalar from 0 to 2, of a float32 batch (rows, samples); 0 where nothing recorded is voiced."""
@@ -79,19 +70,8 @@ class PeriodicityLoss(nn.Module):
     def of_bands(self, predicted: Tensor, recorded: Periods) -> Tensor:
         """The loss of each band, where the recording has its period in that band (bands,)."""
         found, _ = self._autocorrelation(predicted)
-        where = (recorded.samples - self._lags.start).unsqueeze(-1)
+        where = (recorded.samples - self._shortest).unsqueeze(-1)
         at_period = found.gather(-1, where.expand(len(found), *where.shape))[..., 0]
         missing = (recorded.correlation - at_period).abs() * recorded.is_voiced
-        return missing.sum(dim=(1, 2)) / recorded.is_voiced.sum(dim=(1, 2)).clamp(min=1)
-
-    def _autocorrelation(self, waveform: Tensor) -> tuple[Tensor, Tensor]:
-        """Of each band, normalised, at all lags (bands, rows, windows, lags), and the level of each window."""
-        windows = waveform.unfold(-1, _WINDOW, _HOP)
-        level = windows.square().mean(dim=-1).sqrt()
-        spectrum = torch.fft.rfft(
-            (windows - windows.mean(dim=-1, keepdim=True)) * self.get_buffer("window"), 2 * _WINDOW
-        )
-        power = torch.view_as_real(spectrum).square().sum(dim=-1) * self.get_buffer("bands")
-        correlation = torch.fft.irfft(power)
-        normalised = correlation[..., self._lags] / (correlation[..., :1] + _MIN_POWER) / self.get_buffer("own")
-        return normalised, level
+        of_bands: Tensor = missing.sum(dim=(1, 2)) / recorded.is_voiced.sum(dim=(1, 2)).clamp(min=1)
+        return of_bands

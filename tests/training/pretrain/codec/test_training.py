@@ -419,6 +419,12 @@ def test_a_run_may_judge_low_voices_in_long_windows_only(corpus: Path, tmp_path:
     assert losses[400]["spectral"] < losses[1]["spectral"] == losses[0]["spectral"]
 
 
+def test_crops_too_short_to_repeat_anything_are_refused():
+    one_frame = [CropShape(share=1, num_crops=2, num_frames=1).model_dump()]
+    with pytest.raises(ValueError, match="repetition_weight needs crops of two frames"):
+        TokenizerJob.model_validate({**JOB.model_dump(), "crops": one_frame, "repetition_weight": 1})
+
+
 @pytest.mark.parametrize("name", ["periodicity", "repetition"])
 def test_a_run_may_ask_for_what_spectra_do_not_hear(name: str, corpus: Path, tmp_path: Path):
     norms = []
