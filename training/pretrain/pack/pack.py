@@ -109,7 +109,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--guidance-scale",
         type=float,
-        help="how far takes are guided away from speech without text and speaker, if the talker has learnt that (1.5)",
+        help="how far takes are guided away from speech without text and speaker, if the talker has learnt that (2)",
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of the checkpoint; an older one is replaced")
     parser.add_argument("--remark", default="", help="a sentence for its description, on the state of the training")

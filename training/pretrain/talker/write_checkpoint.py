@@ -40,7 +40,7 @@ GENERATION_DEFAULTS = {
 }
 
 # Of a talker that has learnt speech without text and speaker.
-_GUIDANCE = {GUIDANCE_SCALE: 1.5}
+_GUIDANCE = {GUIDANCE_SCALE: 2.0}
 
 
 def export_checkpoint(talker_run: Path, tokenizer: Path, folder: Path) -> tuple[int, int]:

@@ -215,12 +215,12 @@ def test_takes_are_guided_where_the_talker_has_learnt_speech_without_text(
     assert training.run(save_every_seconds=1e9, should_stop=lambda: False)
     own = replace(sources, talker=tmp_path / "run")
     packing.pack(own, tmp_path / "usual", report=silent)
-    assert VoiceModel.load(tmp_path / "usual", precision="fp32", device="cpu").guidance_scale == 1.5
+    assert VoiceModel.load(tmp_path / "usual", precision="fp32", device="cpu").guidance_scale == 2
     assert "guided" in (tmp_path / "usual" / "README.md").read_text(encoding="utf-8")
-    packing.pack(replace(own, guidance_scale=2.0), tmp_path / "further", report=silent)
-    assert VoiceModel.load(tmp_path / "further", precision="fp32", device="cpu").guidance_scale == 2
+    packing.pack(replace(own, guidance_scale=3.0), tmp_path / "further", report=silent)
+    assert VoiceModel.load(tmp_path / "further", precision="fp32", device="cpu").guidance_scale == 3
     packing.pack(replace(sources, talker=tmp_path / "further"), tmp_path / "again", report=silent)
-    assert VoiceModel.load(tmp_path / "again", precision="fp32", device="cpu").guidance_scale == 2
+    assert VoiceModel.load(tmp_path / "again", precision="fp32", device="cpu").guidance_scale == 3
     with pytest.raises(PretrainError, match="choose one from 1, which is none, to 10"):
         packing.pack(replace(own, guidance_scale=0.5), tmp_path / "out", report=silent)
 
