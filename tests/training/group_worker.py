@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -26,6 +27,9 @@ from training.workers import Workers, agreed_group_size
 
 DEADLINE_SECONDS = 300.0
 """Far beyond what the calls take; what hangs hangs longer."""
+LAST_SECONDS = 60.0
+FAILED_SECONDS = 2.0
+"""How long a process whose call returned or failed stays there for the others."""
 
 
 def call_together(folder: Path, call: str, arguments: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -105,6 +109,11 @@ def _answer(folder: Path, call: str, rank: int, arguments: list[dict[str, Any]])
     except Exception as error:  # noqa: BLE001 - whatever it is, the test compares it
         answer = {"raised": f"{type(error).__name__}: {error}"}
     (folder / f"{rank}.json").write_text(json.dumps(answer))
+    # A process that ends fails whatever others still take from it, also what has arrived and only has to be looked at.
+    # Others may wait for one that failed until it ends.
+    give_up = time.monotonic() + (LAST_SECONDS if "returned" in answer else FAILED_SECONDS)
+    while time.monotonic() < give_up and not all((folder / f"{other}.json").is_file() for other in range(size)):
+        time.sleep(0.01)
 
 
 def main() -> None:
@@ -118,7 +127,7 @@ def main() -> None:
             try:
                 _answer(folder, spec["call"], rank, spec["arguments"])
             finally:
-                # Without waiting for the others, of whom one may have failed.
+                # Without what torch does at an end, which waits for others of whom one may have failed.
                 os._exit(0)
         children.append(child)
     for child in children:

@@ -213,7 +213,8 @@ class Supervisor:
                 self._train(monitor, evaluation)
                 return
             except _DriverLost as lost:
-                if not failures_left:
+                # No other driver can start where Ray itself is gone; the watchdog starts both.
+                if not failures_left or self._has_lost_ray():
                     raise EncoreError(_TOO_MANY_FAILURES) from lost
                 event = "The driver of the training was lost; training continues from the last checkpoint."
                 self._rows.add_event(self._run_id, event)

@@ -105,14 +105,14 @@ def end_session(leader: Owner | None, *, spare: int | None = None) -> None:
         psutil.wait_procs(members, timeout=1)
 
 
-def members_of(session: int, spare: int | None = None) -> list[psutil.Process]:
-    """The living processes of a session, but `spare`."""
+def members_of(session: int, spare: int | None = None, *, dead: bool = False) -> list[psutil.Process]:
+    """The living processes of a session, but `spare`; with `dead` also those that nothing has reaped."""
     members = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             # A zombie is dead already; it may stay for ever where nothing reaps orphans, as in many containers.
             is_member = _session_of(process.pid) == session and process.pid != spare
-            if is_member and process.status() != psutil.STATUS_ZOMBIE:
+            if is_member and (dead or process.status() != psutil.STATUS_ZOMBIE):
                 members.append(process)
     return members
 

@@ -109,8 +109,7 @@ class Watchdog:
                 return self._rows.move(self._run_id, RunState.FAILED, sentence + ending).state
             steps_at_restart = run.step
             self._rows.add_event(self._run_id, f"{problem} It is started again.")
-            self._rows.move(self._run_id, RunState.INTERRUPTED, problem)
-            self._rows.move(self._run_id, RunState.QUEUED, f"{problem} It is started again.")
+            self._rows.queue_again(self._run_id, f"{problem} It is started again.")
 
     def _watch(self, supervisor: subprocess.Popen[bytes]) -> str | None:
         """Wait until a supervisor has ended or must be; tells in a sentence what was wrong, None if nothing was."""
@@ -155,24 +154,33 @@ class Watchdog:
 
 
 class _OwnRay:
-    """The Ray of this session, once it has been seen."""
+    """The Ray of this session: which parts of it there have been, and since when one is gone."""
 
     def __init__(self) -> None:
+        # What earlier attempts left stays dead for ever where nothing reaps it.
+        self._earlier = set(self._find())
         self._processes: list[psutil.Process] = []
+        self._seen: set[str] = set()
         self._gone_since: float | None = None
 
     def is_lost(self) -> bool:
         """Whether a part of it was there and has been gone for a while."""
-        if self._processes and all(map(_runs, self._processes)):
+        if len(self._processes) == len(_RAY_PROCESSES) and all(map(_runs, self._processes)):
             return False
-        found = [process for process in members_of(os.getsid(0)) if _name(process) in _RAY_PROCESSES]
-        if len(found) == len(_RAY_PROCESSES):
-            self._processes, self._gone_since = found, None
-            return False
-        if not self._processes:
+        found = {process: _name(process) for process in self._find() if process not in self._earlier}
+        # Dead ones count: one may have ended before it was looked at for the first time.
+        self._seen.update(found.values())
+        self._processes = [process for process in found if _runs(process)]
+        if self._seen == {found[process] for process in self._processes}:
+            self._gone_since = None
             return False
         self._gone_since = self._gone_since or time.monotonic()
         return time.monotonic() - self._gone_since > RAY_LOST_SECONDS
+
+    @staticmethod
+    def _find() -> list[psutil.Process]:
+        """Ray's own processes of this session, dead ones too."""
+        return [process for process in members_of(os.getsid(0), dead=True) if _name(process) in _RAY_PROCESSES]
 
 
 def _files_in(folder: RunFolder) -> tuple[int, int, int]:

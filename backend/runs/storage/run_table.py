@@ -57,6 +57,16 @@ class RunTable:
             _update(connection, run_id, changes)
             return _get(connection, run_id)
 
+    def queue_again(self, run_id: str, message: str) -> None:
+        """Give an active run that was interrupted its next attempt; to others it is active all the time.
+
+        Raises:
+            RunNotFound, RunStateInvalid: there is no such run, or it has ended.
+        """
+        with self._database.transaction() as connection:
+            check_transition(run_id, _get(connection, run_id).state, RunState.INTERRUPTED)
+            _update(connection, run_id, {"state": str(RunState.QUEUED), "message": message})
+
     def claim(self, run_id: str, *, alone: bool, has_owner: Callable[[RunRecord], bool]) -> bool:
         """Let a queued run begin its next attempt; false while another one has to end first.
 

@@ -25,6 +25,7 @@ REPOSITORY = Path(__file__).parents[4]
 WATCHDOG = """
 import sys
 from pathlib import Path
+from backend.runs.process import watchdog
 from backend.runs.process.supervisor_process import sign
 from backend.runs.process.watchdog import Watchdog
 from backend.runs.storage.run_folder import RunFolder
@@ -35,6 +36,7 @@ home = Path(sys.argv[1])
 sign(acquire(RunFolder.of(home, "one").lock))
 command = [sys.executable, "-c", sys.argv[2], str(home)]
 SECONDS = 4.0
+watchdog.RAY_LOST_SECONDS = 2.0
 deadlines = {state: SECONDS if state == sys.argv[3] else 150.0 for state in ACTIVE}
 Watchdog(Home(home), "one", command=command, deadlines=deadlines, poll_seconds=0.1).run()
 """
@@ -55,6 +57,11 @@ def go_to(state):
         rows.claim("one", alone=False, has_owner=None) if step is RunState.STARTING else rows.move("one", step, "")
         if step is state:
             break
+def start_as(name):
+    script = f"import ctypes, time; ctypes.CDLL(None).prctl(15, {name!r}.encode()); print(flush=True); time.sleep(600)"
+    started = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    started.stdout.readline()
+    return started
 def hang():
     subprocess.run([sys.executable, "-c", "import time; time.sleep(600)"])
 """
@@ -121,6 +128,31 @@ def test_a_supervisor_that_is_killed_is_replaced_and_the_run_goes_on(home: Path,
     assert (run.state, run.attempt) == (RunState.DONE, 2)
     (event,) = rows.events("one")
     assert event.sentence == ("The process that supervises the run was ended by signal 9. It is started again.")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of processes are changed as Linux does it")
+def test_a_ray_of_which_a_part_has_ended_unseen_is_started_again(home: Path, rows: RunTable) -> None:
+    """Its node may end before the watchdog looks for the first time, and the supervisor waits for it for ever."""
+    first = "go_to(RunState.STARTING); node = start_as('raylet'); node.kill(); start_as('gcs_server'); hang()"
+    look_after(home, f"go_to(RunState.DONE) if rows.get('one').attempt else exec({first!r})")
+    run = rows.get("one")
+    assert (run.state, run.attempt) == (RunState.DONE, 2)
+    (event,) = rows.events("one")
+    assert event.sentence == "Ray, which the run started for itself, was lost. It is started again."
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of processes are changed as Linux does it")
+def test_a_ray_that_runs_is_left_alone_whatever_is_left_of_one_before(home: Path, rows: RunTable) -> None:
+    """Also for longer than one may be gone."""
+    start = "go_to(RunState.STARTING); start_as('raylet'), start_as('gcs_server');"
+    finish = "rows.move('one', RunState.EVALUATING, ''); rows.move('one', RunState.DONE, 'Done.')"
+    wait = "time.sleep(5); rows.move('one', RunState.RUNNING, '')"
+    attempts = [f"{start} os.kill(os.getpid(), signal.SIGKILL)", f"{start} {wait}; {finish}"]
+    look_after(home, f"exec({attempts!r}[rows.get('one').attempt])")
+    run = rows.get("one")
+    assert (run.state, run.attempt) == (RunState.DONE, 2)
+    (event,) = rows.events("one")
+    assert event.sentence == "The process that supervises the run was ended by signal 9. It is started again."
 
 
 def test_as_long_as_steps_are_done_in_between_it_is_started_again(home: Path, rows: RunTable) -> None:
