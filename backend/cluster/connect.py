@@ -257,7 +257,7 @@ def pin_to_this_machine(*, strictly: bool = False) -> Any:  # Ray's strategies h
 
 
 def release_placement_groups() -> None:
-    """Free the processors that this run's trainers held; all of the trainers are gone.
+    """Free the processors that trainers of this run held before; none of them is needed any more.
 
     A trainer that was killed cannot give back its workers' placement group. Ray Train's own cleaner asks Ray's
     dashboard every second whether the trainer lives: on a small machine that costs more than it is worth, and a cluster

@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from backend.cluster.connect import release_placement_groups
 from backend.runs.planning.launch import LaunchPlan
 from backend.runs.storage.control import Control
 from backend.runs.storage.run_folder import RunFolder
@@ -40,6 +41,8 @@ class Driver:
         patience = ELASTIC_START_SECONDS if launch.is_elastic else START_SECONDS
         os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", str(patience))
         os.environ.setdefault("RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S", str(NOTICE_SECONDS))
+        # The trainer of a driver that was killed lives a moment longer: it may have sent for other workers since then.
+        release_placement_groups()
         for number in count():
             # A new name each time: what to resume from is in the run's own checkpoints, not in Ray's notes.
             name = f"attempt-{attempt}" + (f"-{number + 1}" if number else "")

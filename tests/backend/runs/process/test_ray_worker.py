@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from backend.runs.planning.launch import LaunchPlan
 from backend.runs.storage.control import Control, LineReader
 from backend.runs.storage.run_folder import RunFolder
 from training.errors import PreflightError, TrainingError
+from training.machine import Machine
 
 pytestmark = pytest.mark.ray
 
@@ -51,3 +53,36 @@ def test_workers_of_an_earlier_attempt_are_ignored(folder: RunFolder) -> None:
 
     FaultLog(folder, 1).after_exception(None, {0: Wrapped(TrainingError("Not needed any more."))})
     assert not folder.problem.exists()
+
+
+def test_a_driver_frees_what_the_trainer_of_one_before_it_sent_for(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had held all processors, and the run had waited for them for ever."""
+    import ray  # noqa: PLC0415 - see above
+    from ray.util.placement_group import placement_group  # noqa: PLC0415 - see above
+
+    from backend.runs.process import driver  # noqa: PLC0415 - see above
+
+    workers = [{"CPU": 1.0}, {"CPU": 1.0}]
+
+    class Done:
+        return_value = None
+
+    class Trainer:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def fit(self) -> Done:
+            """Where all processors are free again."""
+            assert placement_group(workers).wait(60)
+            return Done()
+
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        assert placement_group(workers).wait(60)
+        monkeypatch.setattr(driver, "_trainer", Trainer)
+        launch = LaunchPlan(run_id="run", machine=Machine(num_cpus=2, num_gpus=0), max_workers=2)
+        driver.Driver().fit({}, launch.model_dump(mode="json"), str(folder.path), 2, None)
+    finally:
+        ray.shutdown()
