@@ -20,6 +20,9 @@ GUIDANCE_SCALE = "speech_guidance_scale"
 TIMBRE_MATCHING = "speech_timbre_matching"
 """Not a name of the public format either, whose talkers know many voices; see `generation/timbre_match.py`."""
 
+FADES_LAST_FRAME = "speech_fades_last_frame"
+"""Not a name of the public format either: of a talker whose codec had not learnt how recordings end."""
+
 ROWS_OF_GUIDED = 2
 """Rows of the decode loop that a guided take is: one that follows its prompt, then one without text and speaker."""
 
@@ -34,6 +37,7 @@ class GenerationDefaults:
         max_reference_seconds: see `VoiceModel`, as the next.
         guidance_scale: of classifier-free guidance.
         matches_timbre: whether takes of a cloned voice are moved to the timbre of its recording.
+        fades_last_frame: whether the last frame of a take that ends by itself is silenced.
     """
 
     sampling: Sampling = field(default_factory=Sampling)
@@ -41,6 +45,7 @@ class GenerationDefaults:
     max_reference_seconds: float | None = None
     guidance_scale: float = 1.0
     matches_timbre: bool = False
+    fades_last_frame: bool = False
 
 
 def is_guidance(scale: float) -> bool:
@@ -65,6 +70,7 @@ def read_generation_defaults(folder: Path) -> GenerationDefaults:
             sampling=Sampling.from_generation_config(raw),
             max_take_frames=int(longest),
             matches_timbre=as_declared(raw.get(TIMBRE_MATCHING) or False, "bool", TIMBRE_MATCHING),
+            fades_last_frame=as_declared(raw.get(FADES_LAST_FRAME) or False, "bool", FADES_LAST_FRAME),
             **own,
         )
     except (ValueError, PromptError, ConfigError) as error:

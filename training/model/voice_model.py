@@ -48,6 +48,8 @@ class VoiceModel:
             None where no length is known that is too long, as of the public checkpoints.
         guidance_scale: of classifier-free guidance, which the talker has learnt if it is not 1.
         matches_timbre: whether takes of a cloned voice are moved to the timbre of its recording.
+        fades_last_frame: whether the last frame of a take that ends by itself is silenced: an encoder that never
+            learnt how a recording ends makes a click of it, and a talker that learnt from its codes says it.
     """
 
     folder: Path
@@ -61,6 +63,7 @@ class VoiceModel:
     max_reference_seconds: float | None = None
     guidance_scale: float = 1.0
     matches_timbre: bool = False
+    fades_last_frame: bool = False
     precision: Precision
     device: torch.device
 
@@ -117,6 +120,7 @@ class VoiceModel:
             max_reference_seconds=defaults.max_reference_seconds,
             guidance_scale=defaults.guidance_scale,
             matches_timbre=defaults.matches_timbre,
+            fades_last_frame=defaults.fades_last_frame,
             precision=chosen,
             device=chosen_device,
         )

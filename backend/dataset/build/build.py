@@ -137,10 +137,13 @@ class Build:
             self._heartbeat.stop_if_cancelled()
             self._table.save_encoder(job.name, encoder)
             clips = assemble(recordings, context, self._table, problems)
-            problem = next((one.problem for one in self._table.recordings(job.name) if one.problem), "")
-            if problem and not clips:
+            seen = self._table.recordings(job.name)
+            # Why speech was left out comes before files that hold none.
+            reasons = [lost.problem for one in seen for lost in one.details.lost]
+            reasons += [one.problem for one in seen if one.problem]
+            if reasons and not clips:
                 # The reason itself: the dataset may be gone by the time that somebody looks for it there.
-                raise DatasetEmpty(f"No clip could be cut from any recording. The first one: {problem}")
+                raise DatasetEmpty(f"No clip could be cut from any recording. The first one: {reasons[0]}")
             if unknown := understood_too_little([clip.details for clip in clips], job.gates):
                 self._heartbeat.note(
                     f"{chosen.notice} {' and '.join(unknown)} understands this voice too little to judge its texts, "

@@ -26,7 +26,8 @@ _READY_CUT_SECONDS = 15.0
 _DIGITS = 3
 _LOST_PROBLEMS = {
     LeftoverReason.TOO_SHORT: "The speech here is too short for a clip, with a long pause on both sides.",
-    LeftoverReason.TOO_LONG: "The speech here is longer than a clip may be, and has no pause to cut at.",
+    LeftoverReason.TOO_LONG: "The speech here is longer than a clip may be, and has no pause to cut at. "
+    "Cut the recording into sentences, or speak with pauses.",
     LeftoverReason.WITHOUT_WORDS: "There is speech here, but no words were recognised.",
     LeftoverReason.WORDS_NOT_SPOKEN: "The text that came with the recording has words here that are not spoken.",
 }

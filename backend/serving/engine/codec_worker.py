@@ -9,7 +9,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from backend.serving.engine.frame_pace import PaceMeter
@@ -20,6 +22,9 @@ from training.model.voice_model import VoiceModel
 
 DECODING_SECONDS = 0.03
 """After so much decoding in one round the rest is put back and chosen anew, unless a client would run dry."""
+
+FADE = 0.1
+"""Part of a silenced frame in which it fades: 5 ms of the embedded checkpoint's."""
 
 MARGIN_SECONDS = 0.25
 """Audio that a live client should have buffered while other chunks are decoded first."""
@@ -32,10 +37,12 @@ class DecodeBatch:
     Attributes:
         takes: in the order of their slots, which the batch decodes fastest.
         codes: (takes, frames, codebooks).
+        fading: the takes whose last frame here is to be silenced.
     """
 
     takes: Sequence[RunningTake]
     codes: Tensor
+    fading: Sequence[RunningTake] = ()
 
     @property
     def needed_at(self) -> float:
@@ -116,11 +123,23 @@ class AudioDecodeWorker:
             audio = self._batch.decode([take.slot for take in batch.takes], batch.codes)
             for take, samples in zip(batch.takes, audio, strict=True):
                 before = take.stream.put_at
-                if take.stream.put(samples.copy()):
+                is_fading = take in batch.fading
+                heard = silence_last_frame(samples, batch.codes.shape[1], FADE) if is_fading else samples.copy()
+                if take.stream.put(heard):
                     self._statistics.num_underruns_total += 1
                 if take.stream.is_live and before is not None and take.stream.put_at is not None:
                     self._pace.add_chunk(batch.codes.shape[1], take.stream.put_at - before)
         return ()
+
+
+def silence_last_frame(samples: NDArray[np.float32], num_frames: int, fade: float) -> NDArray[np.float32]:
+    """A copy of so many frames' samples in which the last frame fades out within the `fade` part of it."""
+    silenced = samples.copy()
+    last = silenced[silenced.size - silenced.size // num_frames :]
+    num_faded = round(last.size * fade)
+    last[:num_faded] *= np.arange(num_faded, 0, -1, dtype=np.float32) / np.float32(num_faded + 1)
+    last[num_faded:] = 0
+    return silenced
 
 
 def has_core_for_decoding(model: VoiceModel) -> bool:

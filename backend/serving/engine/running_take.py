@@ -30,6 +30,8 @@ class RunningTake:
         waiting: frames that are not decoded yet.
         num_chunks: decoded so far.
         num_decoded: frames in them.
+        fades: true if its last frame is silenced where it ends by itself, so that a frame is only decoded once it is
+            known whether another one follows.
         reason: why it has ended; None while frames are still coming.
         is_prepared: true once its decoder has read the reference.
         is_decoding: true while frames of it are being decoded; its slot's decoder must not be touched meanwhile.
@@ -41,6 +43,7 @@ class RunningTake:
     waiting: list[Tensor] = field(default_factory=list)
     num_chunks: int = 0
     num_decoded: int = 0
+    fades: bool = False
     reason: FinishReason | None = None
     is_prepared: bool = True
     is_decoding: bool = False
@@ -68,7 +71,12 @@ class RunningTake:
         """True if its next chunk can be decoded."""
         if self.reason is not None:
             return bool(self.waiting)
-        return len(self.waiting) >= self.next_frames()
+        return len(self.waiting) >= self.next_frames() + self.fades
+
+    @property
+    def is_to_fade(self) -> bool:
+        """True if the last of the frames that were taken last is silenced."""
+        return self.fades and self.reason is FinishReason.EOS and not self.waiting
 
     def take_codes(self, num_frames: int) -> Tensor:
         """Remove and return the codes (frames, codebooks) of the next chunk."""

@@ -143,7 +143,13 @@ class Scheduler:
         per_token = (time.monotonic() - started) / len(entry.request.prompt.inputs)
         self._prefill_seconds_per_token += (per_token - self._prefill_seconds_per_token) / 4
         self.running.append(
-            RunningTake(slot=slot, stream=entry.stream, begun_at=self._num_steps, is_prepared=is_prepared)
+            RunningTake(
+                slot=slot,
+                stream=entry.stream,
+                begun_at=self._num_steps,
+                is_prepared=is_prepared,
+                fades=self.batch.model.fades_last_frame,
+            )
         )
 
     def _step(self) -> bool:
@@ -187,7 +193,8 @@ class Scheduler:
             max_takes = max(1, MAX_FRAMES_PER_CALL // frames)
             group = [first, *(take for take in due if take is not first and take.next_frames() == frames)][:max_takes]
             group.sort(key=lambda take: take.slot)
-            chosen.append(DecodeBatch(group, torch.stack([take.take_codes(frames) for take in group])))
+            codes = torch.stack([take.take_codes(frames) for take in group])
+            chosen.append(DecodeBatch(group, codes, fading=[take for take in group if take.is_to_fade]))
         return chosen
 
     def _due(self) -> list[RunningTake]:

@@ -16,7 +16,7 @@ from backend.dataset.errors import DatasetEmpty, DatasetNotFound, EditInvalid
 from backend.errors import SettingsError
 from backend.settings import Settings
 from backend.store.home import Home
-from tests.backend.dataset.spoken import SENTENCES, speak_folder
+from tests.backend.dataset.spoken import SENTENCES, speak, speak_folder
 from tests.golden import GOLDEN_CHECKPOINT
 from training.data.code_rows import read_code_rows
 
@@ -48,6 +48,17 @@ def test_a_build_of_unusable_files_only_says_why(tmp_path: Path, capsys: pytest.
     printed = capsys.readouterr().out
     assert "left out: rec/empty.wav is empty" in printed
     assert re.search(r"left out: rec/silence\.wav.*(speech|silent)", printed)
+
+
+@pytest.mark.needs_program("flite")
+def test_speech_without_a_pause_is_named_before_files_that_hold_no_speech(tmp_path: Path):
+    """They alone were named, and what became of good recordings was nowhere said."""
+    long = " and ".join(sentence.rstrip(".").lower() for sentence in SENTENCES)
+    speak(tmp_path / "rec" / "long.wav", long, "rms")
+    (tmp_path / "rec" / "empty.wav").touch()
+    options = ("--name", "ann", "--model", GOLDEN_CHECKPOINT, "--whisper", "none", "--workers", "0")
+    with pytest.raises(DatasetEmpty, match=r"The first one: The speech here is longer .* speak with pauses\.$"):
+        run(tmp_path / "home", "build", tmp_path / "rec", *options)
 
 
 def test_show_lists_every_clip_with_its_verdict(built_home: Path, capsys: pytest.CaptureFixture[str]):

@@ -11,10 +11,13 @@ import soundfile
 import torch
 from numpy.typing import NDArray
 
+from backend.serving.engine.engine import Engine
 from backend.voices.cloning import clone_voice
 from backend.voices.reference import read_reference
+from tests.backend.serving.conftest import UNMARKED, take_of
 from tests.benchmarks.voice_judges import Recogniser, character_error
 from tests.single_take import Synthesizer, Take
+from training.model.generation.finish_reason import FinishReason
 from training.model.generation.take_request import TakeRequest, VoicePrompt
 from training.model.hub.hub import EMBEDDED_FOLDER
 from training.model.project import PROJECT_FOLDER
@@ -95,6 +98,17 @@ def test_clones_of_two_people_sound_like_them(takes: dict[str, list[Take]], veri
     for name, others in (("iris", "owen"), ("owen", "iris")):
         heard = verifier.embed(np.concatenate([take.waveform for take in takes[name]]))
         assert float(heard @ people[name]) > float(heard @ people[others]) + MIN_MARGIN
+
+
+def test_takes_end_in_silence(synthesizer: Synthesizer, tmp_path: Path):
+    """Its talker ends what it says with a frame that is a click."""
+    request = TakeRequest(text=SENTENCES[0], voice=voice_of(synthesizer, "owen", tmp_path), seed=1)
+    with Engine(synthesizer.model, num_slots=1, consume=False, mark=UNMARKED) as engine:
+        take = take_of(engine.submit(request))
+    assert take.finish_reason is FinishReason.EOS
+    last = take.waveform[-(len(take.waveform) // len(take.codes)) :]
+    assert np.abs(last).max() < 0.02
+    assert not last[len(last) // 2 :].any()
 
 
 def test_the_same_seed_is_the_same_take(synthesizer: Synthesizer, takes: dict[str, list[Take]], tmp_path: Path):

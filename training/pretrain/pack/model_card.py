@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from training.model.generation_defaults import GUIDANCE_SCALE, TIMBRE_MATCHING, is_guidance
+from training.model.generation_defaults import FADES_LAST_FRAME, GUIDANCE_SCALE, TIMBRE_MATCHING, is_guidance
 from training.pretrain.corpus.corpus import OTHER_LANGUAGES
 from training.pretrain.corpus.speakers import EXTRA_VOICES, FESTIVAL, PICO, RHVOICE
 
@@ -52,6 +52,11 @@ _MATCHED = f"""
 It has learnt from few voices and speaks a new one like the nearest of them. So takes of a cloned voice are moved to the
 timbre of its recording (`{TIMBRE_MATCHING}` in `generation_config.json`, another field of its own). Software that does
 not know the field makes clones that are less alike.
+"""
+
+_FADED = f"""
+The last frame of a take is silenced (`{FADES_LAST_FRAME}` in `generation_config.json`, a field of its own as well).
+Without that they end with a click.
 """
 
 _EXTRA = {
@@ -108,7 +113,7 @@ def model_card(about: dict[str, Any], num_parameters: int) -> str:
         stage="`speaker`, " if "speaker" in runs else "",
         speaker=_SPEAKER if "speaker" in runs else "",
         guided=_GUIDED if is_guidance(about["guidance_scale"]) else "",
-        matched=_MATCHED if about["matches_timbre"] else "",
+        matched=(_MATCHED if about["matches_timbre"] else "") + (_FADED if about["fades_last_frame"] else ""),
         codec=about["codec_weights"],
         recordings=recordings,
         engines=f"{', '.join(['flite', *(_ENGINE_NAMES[engine] for engine in extra)])} and espeak-ng",

@@ -11,7 +11,7 @@ from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights, load_weights, read_speech_tokenizer_config
 from training.model.checkpoint.writing import save_checkpoint
 from training.model.codec.speech_tokenizer import SpeechTokenizer
-from training.model.generation_defaults import GUIDANCE_SCALE, TIMBRE_MATCHING
+from training.model.generation_defaults import FADES_LAST_FRAME, GUIDANCE_SCALE, TIMBRE_MATCHING
 from training.pretrain.codec.job import TokenizerJob
 from training.pretrain.codec.network import TokenizerNetwork
 from training.pretrain.codec.write_tokenizer import share_codebooks
@@ -37,6 +37,7 @@ GENERATION_DEFAULTS = {
     "max_reference_seconds": 10.0,
     # It learns from few voices and their variations. Not a name of the public format either.
     TIMBRE_MATCHING: True,
+    FADES_LAST_FRAME: True,
 }
 
 # Of a talker that has learnt speech without text and speaker.

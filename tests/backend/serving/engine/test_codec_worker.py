@@ -64,6 +64,22 @@ def test_chunks_in_a_row_are_the_whole_take(maker, batch, tiny_model):
         assert np.abs(heard(take) - whole).max() < 1e-4
 
 
+def test_only_the_last_frame_of_a_take_that_fades_is_silenced(maker, batch, tiny_model):
+    fading, other = take_in(0), take_in(1)
+    codes = torch.stack([torch.stack(take.waiting) for take in (fading, other)])
+    both = torch.stack([take.take_codes(NUM_FRAMES) for take in (fading, other)])
+    maker.start([DecodeBatch([fading, other], both, fading=[fading])])
+    maker.settle(wait=True)
+    frame = tiny_model.speech_tokenizer.config.decode_upsample_rate
+    whole, other_whole = tiny_model.speech_tokenizer.decode(codes).numpy()
+    sound = heard(fading)
+    assert np.abs(heard(other) - other_whole).max() < 1e-4
+    assert np.abs(sound[:-frame] - whole[:-frame]).max() < 1e-4
+    faded = round(sound_maker.FADE * frame)
+    assert not sound[len(sound) - frame + faded :].any()
+    assert (np.abs(sound[-frame:]) <= np.abs(whole[-frame:]) + 1e-4).all()
+
+
 def test_frames_that_can_wait_wait_again_in_their_order(maker, monkeypatch):
     monkeypatch.setattr(sound_maker, "DECODING_SECONDS", -1.0)
     urgent, patient = take_in(0), take_in(1, seconds_in_hand=3600.0)

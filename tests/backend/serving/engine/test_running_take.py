@@ -14,8 +14,8 @@ from training.model.generation.finish_reason import FinishReason
 FRAME = torch.zeros(16, dtype=torch.long)
 
 
-def running(*, is_live=True, begun_at=0):
-    return RunningTake(slot=0, stream=TakeStream(1, 1000, is_live=is_live), begun_at=begun_at)
+def running(*, is_live=True, begun_at=0, fades=False):
+    return RunningTake(slot=0, stream=TakeStream(1, 1000, is_live=is_live), begun_at=begun_at, fades=fades)
 
 
 def chunk_sizes(take, num_frames, at_once=1):
@@ -39,6 +39,36 @@ def test_chunks_grow_for_a_listener_and_come_in_few_calls_otherwise():
 @pytest.mark.parametrize("at_once", [3, 7, 40])
 def test_chunks_are_the_same_however_late_they_are_made(at_once):
     assert chunk_sizes(running(begun_at=5), 80, at_once) == chunk_sizes(running(begun_at=5), 80)
+
+
+@pytest.mark.parametrize("num_frames", [1, 2, 3, 4, 30])
+def test_a_last_frame_that_is_silenced_is_kept_until_its_take_ends(num_frames):
+    take = running(fades=True)
+    for number in range(1, num_frames + 1):
+        take.waiting.append(FRAME)
+        while take.is_due:
+            take.take_codes(take.next_frames())
+            assert not take.is_to_fade
+        assert take.num_decoded < number
+    take.reason = FinishReason.EOS
+    fading = []
+    while take.is_due:
+        take.take_codes(take.next_frames())
+        fading.append(take.is_to_fade)
+    assert fading == [False] * (len(fading) - 1) + [True]
+    assert take.num_decoded == num_frames
+    # Also where the last chunks are put back for lack of time.
+    take.put_back(torch.stack([FRAME]))
+    assert not take.is_to_fade
+
+
+@pytest.mark.parametrize("reason", [FinishReason.LENGTH, FinishReason.CANCELLED])
+def test_a_take_that_does_not_end_by_itself_is_heard_to_its_end(reason):
+    take = running(fades=True)
+    take.waiting = [FRAME, FRAME]
+    take.reason = reason
+    take.take_codes(2)
+    assert not take.is_to_fade
 
 
 @pytest.mark.parametrize("first_step", range(12))
