@@ -170,9 +170,7 @@ def pack(sources: Sources, out: Path, *, report: Callable[[str], None], remark: 
         defaults = read_generation_defaults(new)
         about = {
             **_about(sources, codec_weights),
-            "guidance_scale": defaults.guidance_scale,
-            "matches_timbre": defaults.matches_timbre,
-            "fades_last_frame": defaults.fades_last_frame,
+            **{name: getattr(defaults, name) for name in ("guidance_scale", "matches_timbre", "fades_last_frame")},
             "remark": remark,
             "is_averaged": _is_averaged(sources.average, sources.talker, "is_averaged"),
             "is_decoder_averaged": _is_averaged(sources.average_decoder, sources.tokenizer, "is_decoder_averaged"),
