@@ -458,7 +458,7 @@ class Studio:
         if not listeners:
             raise ConsentInvalid(
                 "There is no speech recognition on this machine to hear the phrase with. Give the statement alone, or "
-                "download a Whisper model under System."
+                "download a Whisper model behind the model button."
             )
         verifier = load_verifier()
         return check_phrase(

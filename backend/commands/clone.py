@@ -108,6 +108,6 @@ def describe(loaded: Synthesizer, facts: TakeFacts, num_segments: int, output: P
         (
             f"{output}: {facts.seconds:.2f} s, cloned {how} with {loaded.name} ({loaded.model.precision})",
             f"real-time factor {facts.real_time_factor:.2f}, first audio after {facts.seconds_to_first_audio:.2f} s",
-            f"finished: {facts.finish_reason}, {num_segments} piece(s), seed {seeds}",
+            f"finished: {facts.finish_reason}, {num_segments} {'part' if num_segments == 1 else 'parts'}, seed {seeds}",
         )
     )

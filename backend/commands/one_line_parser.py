@@ -26,7 +26,7 @@ class OneLineParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Say it without the usage, which `--help` shows, and end with status 2."""
         # What lacks an option because it is misspelt would otherwise be told to give it.
-        sentence = self._misspelt() or f"{message.rstrip('.')}."
+        sentence = self._misspelt() or f"{message.rstrip('.')}.{self._near_choice(message)}"
         print(f"encore: {sentence} `{self.prog} --help` lists the options.", file=sys.stderr)
         sys.exit(2)
 
@@ -44,3 +44,11 @@ class OneLineParser(argparse.ArgumentParser):
                 near = difflib.get_close_matches(name, known, 1)
                 return f"there is no option {name}." + (f" Did you mean {near[0]}?" if near else "")
         return ""
+
+    def _near_choice(self, message: str) -> str:
+        """A sentence with the choice that a refused one is nearest to, if one is."""
+        words = itertools.chain.from_iterable((word, word.partition("=")[2]) for word in self._given)
+        refused = next((word for word in words if word and f"invalid choice: {word!r}" in message), "")
+        choices = (choice for action in self._actions for choice in action.choices or () if refused)
+        near = difflib.get_close_matches(refused, map(str, choices), 1)
+        return f" Did you mean {near[0]}?" if near else ""

@@ -178,8 +178,8 @@ def check_transcriber(settings: Settings) -> Finding:
         return Finding(name="Whisper", level=Level.GOOD, found=f"On this computer: {', '.join(found)}.")
     megabytes = next(model.num_bytes for model in PUBLISHED_WHISPERS if model.name == DEFAULT_WHISPER) / 1e6
     remedy = (
-        f"Download the model {DEFAULT_WHISPER} ({megabytes:.0f} MB) under System, or bring a text file for each "
-        "recording."
+        f"Download the model {DEFAULT_WHISPER} ({megabytes:.0f} MB) behind the model button, or bring a text file for "
+        "each recording."
     )
     if is_installed():
         found_text = "None on this computer; pocketsphinx transcribes English."

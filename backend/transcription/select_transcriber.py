@@ -24,7 +24,7 @@ _logger = logging.getLogger(__name__)
 
 _POCKETSPHINX_NOTICE = (
     "pocketsphinx transcribes; it knows English only and gets about one letter in ten wrong. "
-    "Check the texts, or download a Whisper model under System."
+    "Check the texts, or download a Whisper model behind the model button."
 )
 _ENGLISH_ONLY = "What listens without a download, pocketsphinx, knows English only. "
 

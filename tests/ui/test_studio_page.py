@@ -468,10 +468,13 @@ def test_a_download_is_signed_checked_on_the_page_and_recognised_when_it_comes_b
     verdict = examine(client, path)
     assert "made by Encore" in verdict
     assert "Tick" in save(client, "Copy")
+    assert "not saved" in client.call("list_saved")["rail"]
     answered = client.call("save_voice", name="Copy", statement="own-voice", who="Ann Author", accepted=True)
     assert "Copy" in answered["saved-note"]
     # A script of the page asks before a recording goes that was not saved, and tells it by this.
     saved_key = re.search('data-saved-key="([^"]+)"', answered["saved-note"])[1]
     assert f'data-voice-key="{saved_key}"' in answered["rail"]
+    assert "not saved" not in answered["rail"]
+    assert "in the library" in answered["rail"]
     real = write_voice(tmp_path / "real.wav")
     assert "does not mean" in client.call("check", file=handle_file(real))["check-verdict"]

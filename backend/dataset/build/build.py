@@ -55,7 +55,7 @@ _logger = logging.getLogger(__name__)
 
 _NOBODY_LISTENS = (
     "Texts that came along are taken as given, and clips without one need yours. "
-    "With a Whisper model, to be downloaded under System, they would be heard."
+    "With a Whisper model, to be downloaded behind the model button, they would be heard."
 )
 
 

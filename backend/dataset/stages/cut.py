@@ -34,7 +34,7 @@ _LOST_PROBLEMS = {
 _NO_SPEECH = "No speech was found in it. If there is speech in it, record it again closer to the microphone."
 _NEEDS_WORDS = (
     "It comes with a text but is longer than a clip, and nothing here can listen to tell which words are where. "
-    "Download a Whisper model under System, name one with --whisper, or cut the recording into sentences."
+    "Download a Whisper model behind the model button, name one with --whisper, or cut the recording into sentences."
 )
 _SIGNS = {
     HallucinationSign.NO_SPEECH: "The transcriber detected no speech here, so the text may be made up. "

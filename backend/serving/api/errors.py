@@ -146,8 +146,20 @@ def from_validation(error: ValidationError | RequestValidationError) -> ApiError
         return ApiError(400, "The body is not valid JSON. Send one JSON object.", code="invalid_json")
     if first["type"] == "extra_forbidden":
         return ApiError(400, f"{field}: there is no such field.", param=field, code="invalid_value")
-    message = str(first["msg"]).removeprefix("Value error, ")
-    return ApiError(400, f"{field or 'The body'}: {message}.", param=field, code="invalid_value")
+    return ApiError(400, _sentence(field or "The body", first), param=field, code="invalid_value")
+
+
+def _sentence(field: str, error: Mapping[str, Any]) -> str:
+    """Pydantic's message; where that speaks of strings, in the words of the caller."""
+    limits = error.get("ctx", {})
+    if error["type"] == "missing":
+        return f"{field} is missing."
+    if error["type"] == "string_too_short" and limits["min_length"] == 1:
+        return f"{field} is empty."
+    if error["type"] == "string_too_long":
+        return f"{field} is too long: it may have {limits['max_length']} characters."
+    message = str(error["msg"]).removeprefix("Value error, ")
+    return f"{field}: {message}."
 
 
 def install_error_handlers(app: FastAPI) -> None:

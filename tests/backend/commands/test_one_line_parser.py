@@ -15,7 +15,11 @@ TYPED = [
     ("dataset build a.wav --nmae ann", "no option --nmae. Did you mean --name?", "app.py dataset build"),
     ("keys limits ann --max-voices q", "'q' is neither a number nor none", "app.py keys limits"),
     ("voices", "required: VERB", "app.py voices"),
-    ("pipelin --voice me", "invalid choice: 'pipelin'", "app.py"),
+    ("pipelin --voice me", "Did you mean pipeline?", "app.py"),
+    ("sya --voice me", "Did you mean say?", "app.py"),
+    ("runs lsit", "Did you mean list?", "app.py runs"),
+    ("say --voice a --text b --precision=bf61", "Did you mean bf16?", "app.py say"),
+    ("xylophone", "invalid choice: 'xylophone'", "app.py"),
     ("--model mini", "there is no option --model.", "app.py"),
     ("--prot 3", "there is no option --prot. Did you mean --port?", "app.py"),
 ]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from backend.voices.consent import hash_of_file
 from backend.voices.samples import SampleVoice, list_samples
 from backend.voices.voice import Voice
 from ui.context import PageContext
@@ -42,15 +43,16 @@ class VoiceCard:
 
 def rail_html(context: PageContext, source: Source | None) -> Markup:
     """All voices: the recording at hand, the library with the newest first, the samples. Raises EncoreError."""
+    voices = context.studio.voices.list()
     cards = [
-        *_recording_cards(source),
-        *(_library_card(context, voice, source) for voice in reversed(context.studio.voices.list())),
+        *_recording_cards(source, voices),
+        *(_library_card(context, voice, source) for voice in reversed(voices)),
         *(_sample_card(context, sample, source) for sample in list_samples()),
     ]
     return render("rail", "rail", cards=_with_stop(cards), new=say("speak.new"), group=say("speak.voices"))
 
 
-def _recording_cards(source: Source | None) -> list[VoiceCard]:
+def _recording_cards(source: Source | None, voices: Sequence[Voice]) -> list[VoiceCard]:
     if source is None or source.kind != "recording":
         return []
     avatar = avatar_html(source.preview, source.name)
@@ -59,13 +61,20 @@ def _recording_cards(source: Source | None) -> list[VoiceCard]:
             kind="recording",
             key=source.recording_key,
             name=source.name,
-            tag=say("speak.not_saved"),
+            tag=say("speak.saved" if _is_saved(source, voices) else "speak.not_saved"),
             title=source.name,
             sound=source.preview,
             avatar=avatar,
             is_chosen=True,
         )
     ]
+
+
+def _is_saved(source: Source, voices: Sequence[Voice]) -> bool:
+    """Whether a voice of the library was made of the recording at hand, and of no other."""
+    if source.reference is None or not source.reference.is_file():
+        return False
+    return hash_of_file(source.reference) in {voice.consent.given_for for voice in voices}
 
 
 def _library_card(context: PageContext, voice: Voice, source: Source | None) -> VoiceCard:

@@ -175,7 +175,8 @@ class SpeechPart:
                 placeholder=word("speak.placeholder"),
                 lines=8,
                 max_lines=16,
-                max_length=MAX_TEXT_LENGTH,
+                # The box would cut a longer one without a word; what is too long is refused in words.
+                max_length=10 * MAX_TEXT_LENGTH,
                 elem_id="text",
             )
             with gr.Row(elem_id="how"):

@@ -76,6 +76,24 @@ def test_a_field_that_there_is_not_is_said_in_plain_words(client):
     assert error["message"] == "surprise: there is no such field."
 
 
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"input": ""}, "input is empty."),
+        ({"language": ""}, "language is empty."),
+        ({"language": "a" * 41}, "language is too long: it may have 40 characters."),
+    ],
+)
+def test_what_is_empty_or_too_long_is_said_without_speaking_of_strings(client, fields, said):
+    assert assert_refused(client.post("/v1/audio/speech", json=ask(**fields)), 400)["message"] == said
+
+
+def test_what_is_missing_is_said(client):
+    asked = ask()
+    del asked["input"]
+    assert assert_refused(client.post("/v1/audio/speech", json=asked), 400)["message"] == "input is missing."
+
+
 def test_how_long_a_text_may_be_is_settable_and_told(context):
     client = client_of(create_api(replace(context, max_characters=20)))
     error = assert_refused(client.post("/v1/audio/speech", json=ask(input="a" * 21)), 400, "string_above_max_length")
