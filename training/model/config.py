@@ -170,7 +170,13 @@ class CodecDecoderConfig(FromJson):
 
 @dataclass(frozen=True, kw_only=True)
 class SpeechTokenizerConfig:
-    """`speech_tokenizer/config.json`; rates in Hz, strides in samples per frame."""
+    """`speech_tokenizer/config.json`; rates in Hz, strides in samples per frame.
+
+    Attributes:
+        encodes_whole_frames: whether recordings are filled with zeros to whole frames before they are encoded, for an
+            encoder that has learnt from such alone. Not a field of the public files, whose encoders have learnt
+            otherwise.
+    """
 
     encoder: CodecEncoderConfig
     decoder: CodecDecoderConfig
@@ -179,6 +185,7 @@ class SpeechTokenizerConfig:
     encode_downsample_rate: int = 1920
     decode_upsample_rate: int = 1920
     encoder_valid_num_quantizers: int = 16
+    encodes_whole_frames: bool = False
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -190,7 +197,9 @@ class SpeechTokenizerConfig:
                 "only 'qwen3_tts_tokenizer_12hz' is supported."
             )
         scalars = {
-            name: as_declared(raw[name], "int", name) for name in _TOKENIZER_SCALARS if raw.get(name) is not None
+            name: as_declared(raw[name], kind, name)
+            for name, kind in _TOKENIZER_SCALARS.items()
+            if raw.get(name) is not None
         }
         return cls(
             encoder=CodecEncoderConfig.from_json(with_head_dim(raw.get("encoder_config", {})), where="encoder_config"),
@@ -205,13 +214,14 @@ class SpeechTokenizerConfig:
         return self.output_sample_rate / self.decode_upsample_rate
 
 
-_TOKENIZER_SCALARS = (
-    "input_sample_rate",
-    "output_sample_rate",
-    "encode_downsample_rate",
-    "decode_upsample_rate",
-    "encoder_valid_num_quantizers",
-)
+_TOKENIZER_SCALARS = {
+    "input_sample_rate": "int",
+    "output_sample_rate": "int",
+    "encode_downsample_rate": "int",
+    "decode_upsample_rate": "int",
+    "encoder_valid_num_quantizers": "int",
+    "encodes_whole_frames": "bool",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

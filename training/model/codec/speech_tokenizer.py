@@ -53,7 +53,8 @@ class SpeechTokenizer(nn.Module):
 
         F is ceil(S / encode_downsample_rate). The codes of a waveform do not depend on the others, except that rounding
         in differently shaped matrix products may decide between two equally near entries. Batch waveforms of similar
-        length, because all are padded to the longest.
+        length, because all are padded to the longest. An encoder that knows only whole frames hears zeros to the end of
+        the last one; others hear their own padding there, as the reference does.
 
         Raises:
             ValueError: a waveform is empty or not mono.
@@ -64,12 +65,17 @@ class SpeechTokenizer(nn.Module):
         if len(waveforms) == 0:
             return []
         weight = self.encoder.downsample.conv.weight
-        lengths = [waveform_S.shape[0] for waveform_S in waveforms]
+        rate = self.config.encode_downsample_rate
+        num_frames = [-(-waveform_S.shape[0] // rate) for waveform_S in waveforms]
         waveform_BS = nn.utils.rnn.pad_sequence(list(waveforms), batch_first=True).to(weight.device, weight.dtype)
+        if self.config.encodes_whole_frames:
+            waveform_BS = nn.functional.pad(waveform_BS, (0, -waveform_BS.shape[-1] % rate))
+            lengths = [count * rate for count in num_frames]
+        else:
+            lengths = [waveform_S.shape[0] for waveform_S in waveforms]
         latents_BDF = self.encoder.latents(waveform_BS, lengths)
         codes_BFQ = self.encoder.quantizer.encode(latents_BDF, self.config.encoder_valid_num_quantizers)
-        rate = self.config.encode_downsample_rate
-        return [codes_FQ[: -(-length // rate)] for codes_FQ, length in zip(codes_BFQ, lengths, strict=True)]
+        return [codes_FQ[:count] for codes_FQ, count in zip(codes_BFQ, num_frames, strict=True)]
 
     @torch.no_grad()
     def decode(self, codes_BFQ: Tensor) -> Tensor:

@@ -129,6 +129,8 @@ class TokenizerSize(_Frozen):
             input_sample_rate=SAMPLE_RATE_HZ,
             output_sample_rate=SAMPLE_RATE_HZ,
             encode_downsample_rate=SAMPLES_PER_FRAME,
+            # Its crops are whole frames: of a part of one its encoder would make nonsense.
+            encodes_whole_frames=True,
             decode_upsample_rate=SAMPLES_PER_FRAME,
             encoder_valid_num_quantizers=NUM_CODEBOOKS,
         )

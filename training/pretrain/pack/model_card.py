@@ -59,6 +59,12 @@ The last frame of a take is silenced (`{FADES_LAST_FRAME}` in `generation_config
 Without that they end with a click.
 """
 
+_WHOLE_FRAMES = """
+Recordings are filled with zeros to whole frames before they are encoded (`encodes_whole_frames` in
+`speech_tokenizer/config.json`, a field of its own as well): its encoder has learnt from whole frames alone. Software
+that does not know the field makes nonsense of a recording's last frame.
+"""
+
 _EXTRA = {
     PICO: """,
 by SVOX Pico (SVOX AG, under Apache 2.0 as part of Android; Debian's libttspico-data, in non-free)""",
@@ -113,7 +119,9 @@ def model_card(about: dict[str, Any], num_parameters: int) -> str:
         stage="`speaker`, " if "speaker" in runs else "",
         speaker=_SPEAKER if "speaker" in runs else "",
         guided=_GUIDED if is_guidance(about["guidance_scale"]) else "",
-        matched=(_MATCHED if about["matches_timbre"] else "") + (_FADED if about["fades_last_frame"] else ""),
+        matched=(_MATCHED if about["matches_timbre"] else "")
+        + (_FADED if about["fades_last_frame"] else "")
+        + (_WHOLE_FRAMES if about["encodes_whole_frames"] else ""),
         codec=about["codec_weights"],
         recordings=recordings,
         engines=f"{', '.join(['flite', *(_ENGINE_NAMES[engine] for engine in extra)])} and espeak-ng",

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from training.model.checkpoint.atomic_folder import create_folder
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
-from training.model.checkpoint.reading import CONFIG_FILE, WEIGHTS_FILE, read_config
+from training.model.checkpoint.reading import CONFIG_FILE, WEIGHTS_FILE, read_config, read_speech_tokenizer_config
 from training.model.checkpoint.writing import GENERATION_CONFIG_FILE
 from training.model.config_ranges import RANGES
 from training.model.generation_defaults import GUIDANCE_SCALE, is_guidance, read_generation_defaults
@@ -28,6 +28,7 @@ from training.model.network.speaker_encoder import SpeakerEncoder
 from training.model.project import PROJECT_FOLDER
 from training.model.voice_model import VoiceModel
 from training.pretrain.codec import precision
+from training.pretrain.codec.read_tokenizer import read_tokenizer
 from training.pretrain.codec.write_tokenizer import export_tokenizer
 from training.pretrain.corpus.corpus import MANIFEST, OTHER_LANGUAGES, RECORDINGS
 from training.pretrain.errors import PretrainError
@@ -37,7 +38,6 @@ from training.pretrain.run.run_start import steps_before
 from training.pretrain.run.training_state import has_state, read_checkpoint, read_job, read_networks
 from training.pretrain.speaker.job import SpeakerJob
 from training.pretrain.speaker.training import WEIGHTS_PREFIX
-from training.pretrain.talker.references import read_tokenizer
 from training.pretrain.talker.write_checkpoint import export_checkpoint
 
 MAX_BYTES = 60_000_000
@@ -167,10 +167,9 @@ def pack(sources: Sources, out: Path, *, report: Callable[[str], None], remark: 
         if sources.speaker is not None:
             _replace_speaker_encoder(new, sources.speaker)
         codec_weights = _round_codec(new, sources.speech, report)
-        defaults = read_generation_defaults(new)
         about = {
             **_about(sources, codec_weights),
-            **{name: getattr(defaults, name) for name in ("guidance_scale", "matches_timbre", "fades_last_frame")},
+            **_settings(new),
             "remark": remark,
             "is_averaged": _is_averaged(sources.average, sources.talker, "is_averaged"),
             "is_decoder_averaged": _is_averaged(sources.average_decoder, sources.tokenizer, "is_decoder_averaged"),
@@ -338,6 +337,17 @@ def _about(sources: Sources, codec_weights: str) -> dict[str, Any]:
                 if heard := told.get("corpus", {}).get("parts", {}).get(part):
                     parts[part] = heard
     return about
+
+
+def _settings(checkpoint: Path) -> dict[str, Any]:
+    """How it speaks and encodes, in fields of its own."""
+    defaults = read_generation_defaults(checkpoint)
+    return {
+        "guidance_scale": defaults.guidance_scale,
+        "matches_timbre": defaults.matches_timbre,
+        "fades_last_frame": defaults.fades_last_frame,
+        "encodes_whole_frames": read_speech_tokenizer_config(checkpoint).encodes_whole_frames,
+    }
 
 
 def _is_averaged(average: Path | None, source: Path, key: str) -> bool:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import torch
 
+from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
+from training.model.checkpoint.reading import read_speech_tokenizer_config
 from training.model.device import choose_device
 from training.pretrain.codec.job import TokenizerJob
 from training.pretrain.errors import PretrainError
@@ -44,13 +46,13 @@ def main(arguments: list[str]) -> int:
         raise PretrainError("A speaker encoder that is kept has no rate: leave out --speaker-encoder-rate.")
     if not options.export:
         device = choose_device(options.device)
-        codec = (
-            TokenizerJob.model_validate(read_job(options.tokenizer)) if has_state(options.tokenizer) else TokenizerJob()
-        )
         job = TalkerJob.of_length(
             options.steps,
             seed=options.seed,
-            size={"codebook_size": codec.size.codebook_size, "num_predictor_layers": options.predictor_layers},
+            size={
+                "codebook_size": _codebook_size(options.tokenizer),
+                "num_predictor_layers": options.predictor_layers,
+            },
             in_context_ratio=options.in_context_ratio,
             references_per_speaker=options.references_per_speaker,
             guidance_weight=options.guidance_weight,
@@ -83,7 +85,10 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m training.pretrain talker", description=__doc__)
     parser.add_argument("--corpus", type=Path, required=True, help="made by the first stage")
     parser.add_argument(
-        "--tokenizer", type=Path, required=True, help="run of the previous stage, which may still be training"
+        "--tokenizer",
+        type=Path,
+        required=True,
+        help="run of the previous stage, which may still be training, or a checkpoint whose codec is to stay",
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of the run; an unfinished one is continued")
     parser.add_argument("--start", type=Path, help="run or checkpoint folder whose weights a new run begins with")
@@ -124,6 +129,15 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--save-minutes", type=float, default=5.0, help="how often the state is saved")
     parser.add_argument("--export", action="store_true", help="only export the saved states of the runs")
     return parser.parse_args(arguments)
+
+
+def _codebook_size(tokenizer: Path) -> int:
+    """Of a run's speech tokenizer or a checkpoint's; the recipe's as long as there is neither."""
+    if has_state(tokenizer):
+        return TokenizerJob.model_validate(read_job(tokenizer)).size.codebook_size
+    if (tokenizer / SPEECH_TOKENIZER_FOLDER).is_dir():
+        return read_speech_tokenizer_config(tokenizer).decoder.codebook_size
+    return TokenizerJob().size.codebook_size
 
 
 def _print(line: str) -> None:

@@ -21,14 +21,9 @@ import torch
 from torch import Tensor
 
 from training.model.codec.speech_tokenizer import SpeechTokenizer
-from training.pretrain.codec.job import TokenizerJob
-from training.pretrain.codec.network import TokenizerNetwork
-from training.pretrain.codec.write_tokenizer import share_codebooks
 from training.pretrain.corpus.channels import sometimes_through_channel
 from training.pretrain.corpus.corpus import FULL_SCALE, Corpus
 from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ
-from training.pretrain.errors import PretrainError
-from training.pretrain.run.training_state import has_state, read_job, read_networks
 
 _FILE = "references.npz"
 # After each utterance.
@@ -116,21 +111,6 @@ def make_references(
                 report(f"{len(found)} of {num_wanted} references")
     torch.set_num_threads(num_threads)
     return found
-
-
-def read_tokenizer(run: Path) -> SpeechTokenizer:
-    """The speech tokenizer of a run's last saved state.
-
-    Raises:
-        PretrainError: the run has not saved a state yet.
-    """
-    if not has_state(run):
-        raise PretrainError(f"{run} has no encoder yet. Wait until the tokenizer stage has saved its state.")
-    job = TokenizerJob.model_validate(read_job(run))
-    network = TokenizerNetwork(job)
-    read_networks(run, job, {"network": network})
-    share_codebooks(network.tokenizer)
-    return network.tokenizer.eval()
 
 
 def _heard(corpus: Corpus, number: int, random: np.random.Generator) -> Tensor:

@@ -17,6 +17,7 @@ from training.model.device import supports_bf16
 from training.pretrain.codec import frame_codes
 from training.pretrain.codec.frame_codes import CodedCorpus
 from training.pretrain.codec.job import TokenizerJob
+from training.pretrain.codec.read_tokenizer import read_tokenizer
 from training.pretrain.corpus.corpus import HELD_OUT_PARAMETERS, HELD_OUT_TEXTS, HELD_OUT_VOICE, PARTS, TRAIN
 from training.pretrain.run import muon
 from training.pretrain.run.prefetch import Prefetch
@@ -28,7 +29,7 @@ from training.pretrain.talker.guidance import AttentionGuide, neighbourhoods
 from training.pretrain.talker.job import TalkerJob
 from training.pretrain.talker.network import TalkerNetwork
 from training.pretrain.talker.recoding import paired_codes, recode
-from training.pretrain.talker.references import ReferenceShelf, make_references, open_references, read_tokenizer
+from training.pretrain.talker.references import ReferenceShelf, make_references, open_references
 
 _VALIDATED_PARTS = (HELD_OUT_TEXTS, HELD_OUT_PARAMETERS, HELD_OUT_VOICE)
 _NUM_VALIDATED = 32
@@ -67,11 +68,11 @@ class TalkerTraining(TrainingRun):
         self.network.speaker_encoder.requires_grad_(not job.keeps_speaker_encoder)
         config = self.network.config
         codes_run = run if job.pace != 1 or _speaks_encoder_codes(tokenizer_run) else tokenizer_run
+        tokenizer = self._tokenizer = read_tokenizer(tokenizer_run).to(device)
         if codes_run == run:
-            frame_codes.encode(corpus, run, read_tokenizer(tokenizer_run).to(device), PARTS, report, pace=job.pace)
+            frame_codes.encode(corpus, run, tokenizer, PARTS, report, pace=job.pace)
         coded = self._coded = frame_codes.open_codes(corpus, codes_run, TRAIN, pace=job.pace)
         self._start_codes = None if start_codes is None else frame_codes.open_codes(corpus, start_codes, TRAIN)
-        tokenizer = self._tokenizer = read_tokenizer(tokenizer_run).to(device)
         per_speaker = job.references_per_speaker
         shelf = open_references(coded.corpus, tokenizer, run, per_speaker=per_speaker, seed=job.seed, report=report)
         self._batches = Prefetch(BatchSource(coded, shelf, job, config).batch, device)
@@ -174,9 +175,12 @@ class TalkerTraining(TrainingRun):
 
 
 def _speaks_encoder_codes(tokenizer_run: Path) -> bool:
-    """Whether the decoder was trained on the encoder's codes alone, so that those of the analysis mean less to it."""
+    """Whether the decoder was trained on the encoder's codes alone, so that those of the analysis mean less to it.
+
+    Also a checkpoint has no codes of the analysis.
+    """
     if not has_state(tokenizer_run):
-        return False
+        return True
     job = TokenizerJob.model_validate(read_job(tokenizer_run))
     return job.joint_from is not None and job.analysed_share == 0
 

@@ -7,16 +7,11 @@ from pathlib import Path
 
 import torch
 
-from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
-from training.model.checkpoint.reading import find_weights, load_weights, read_speech_tokenizer_config
 from training.model.checkpoint.writing import save_checkpoint
-from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.model.generation_defaults import FADES_LAST_FRAME, GUIDANCE_SCALE, TIMBRE_MATCHING
-from training.pretrain.codec.job import TokenizerJob
-from training.pretrain.codec.network import TokenizerNetwork
-from training.pretrain.codec.write_tokenizer import share_codebooks
+from training.pretrain.codec.read_tokenizer import read_tokenizer
 from training.pretrain.errors import PretrainError
-from training.pretrain.run.training_state import has_state, read_job, read_networks
+from training.pretrain.run.training_state import has_state, read_job, read_networks, read_step
 from training.pretrain.talker.job import TalkerJob
 from training.pretrain.talker.network import TalkerNetwork
 from training.pretrain.talker.text_tokenizer import write_text_tokenizer
@@ -58,7 +53,7 @@ def export_checkpoint(talker_run: Path, tokenizer: Path, folder: Path) -> tuple[
     talker_job = TalkerJob.model_validate(read_job(talker_run))
     network = TalkerNetwork(talker_job)
     talker_steps = read_networks(talker_run, talker_job, {"network": network})
-    codec, tokenizer_steps = _read_codec(tokenizer)
+    codec, tokenizer_steps = read_tokenizer(tokenizer), read_step(tokenizer) or 0
     with tempfile.TemporaryDirectory() as temporary:
         write_text_tokenizer(Path(temporary))
         save_checkpoint(
@@ -72,19 +67,3 @@ def export_checkpoint(talker_run: Path, tokenizer: Path, folder: Path) -> tuple[
             replace=True,
         )
     return talker_steps, tokenizer_steps
-
-
-def _read_codec(source: Path) -> tuple[SpeechTokenizer, int]:
-    """The speech tokenizer of a run or a checkpoint, and how many steps the run has done."""
-    if has_state(source):
-        job = TokenizerJob.model_validate(read_job(source))
-        network = TokenizerNetwork(job)
-        steps = read_networks(source, job, {"network": network})
-        share_codebooks(network.tokenizer)
-        return network.tokenizer, steps
-    weights = source / SPEECH_TOKENIZER_FOLDER
-    if not weights.is_dir():
-        raise PretrainError(f"{source} holds no run to export.")
-    tokenizer = SpeechTokenizer(read_speech_tokenizer_config(source))
-    load_weights(tokenizer, find_weights(weights), "", dtype=torch.float32, device="cpu")
-    return tokenizer, 0

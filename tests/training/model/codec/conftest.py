@@ -62,3 +62,12 @@ def lively_tokenizer(tiny_config: SpeechTokenizerConfig) -> SpeechTokenizer:
             elif name.endswith(("embed_sum", "embedding_sum")):
                 tensor.normal_()
     return tokenizer.double()
+
+
+@pytest.fixture(scope="session")
+def whole_frame_tokenizer(lively_tokenizer: SpeechTokenizer) -> SpeechTokenizer:
+    """The same weights, of an encoder that knows only whole frames."""
+    config = dataclasses.replace(lively_tokenizer.config, encodes_whole_frames=True)
+    tokenizer = SpeechTokenizer(config).double().eval()
+    tokenizer.load_state_dict(lively_tokenizer.state_dict())
+    return tokenizer

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn import functional
 
 from tests.training.model.codec.largest_tensor import LargestTensor
 from training.model.codec.speech_tokenizer import SpeechTokenizer
@@ -45,6 +46,29 @@ def test_whole_frames_do_not_see_what_follows(
     (longer_FQ,) = lively_tokenizer.encode([waveform_S])
     (codes_FQ,) = lively_tokenizer.encode([waveform_S[: num_frames * SAMPLES_PER_FRAME]])
     assert torch.equal(longer_FQ[:num_frames], codes_FQ)
+
+
+@settings(deadline=None, max_examples=25)
+@given(row_lengths=st.lists(lengths, min_size=1, max_size=4))
+def test_an_encoder_of_whole_frames_hears_zeros_to_the_end_of_the_last(
+    whole_frame_tokenizer: SpeechTokenizer, row_lengths: list[int]
+) -> None:
+    waveforms = [random_waveform(length, seed) for seed, length in enumerate(row_lengths)]
+    filled = [functional.pad(waveform_S, (0, -len(waveform_S) % SAMPLES_PER_FRAME)) for waveform_S in waveforms]
+    for codes_FQ, whole_S in zip(whole_frame_tokenizer.encode(waveforms), filled, strict=True):
+        assert torch.equal(codes_FQ, whole_frame_tokenizer.encode([whole_S])[0])
+        # And silence behind it changes nothing of what was said.
+        longer_S = functional.pad(whole_S, (0, 2 * SAMPLES_PER_FRAME + 1))
+        assert torch.equal(codes_FQ, whole_frame_tokenizer.encode([longer_S])[0][: len(codes_FQ)])
+
+
+def test_others_hear_their_own_padding_there(
+    lively_tokenizer: SpeechTokenizer, whole_frame_tokenizer: SpeechTokenizer
+) -> None:
+    recordings = [random_waveform(5 * SAMPLES_PER_FRAME + more) for more in (1, 20, 40, 60, 80)]
+    own, whole = lively_tokenizer.encode(recordings), whole_frame_tokenizer.encode(recordings)
+    assert all(torch.equal(one_FQ[:5], other_FQ[:5]) for one_FQ, other_FQ in zip(own, whole, strict=True))
+    assert not all(torch.equal(one_FQ[5], other_FQ[5]) for one_FQ, other_FQ in zip(own, whole, strict=True))
 
 
 def test_pieces_give_the_latents_of_the_whole(lively_tokenizer: SpeechTokenizer) -> None:

@@ -17,6 +17,7 @@ from training.model.voice_model import VoiceModel
 from training.pretrain import __main__ as command_line
 from training.pretrain.codec import frame_codes
 from training.pretrain.codec.job import CropShape, TokenizerJob, TokenizerSize
+from training.pretrain.codec.read_tokenizer import read_tokenizer
 from training.pretrain.codec.training import TokenizerTraining
 from training.pretrain.corpus.corpus import PARTS, TRAIN, open_corpus
 from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ
@@ -30,7 +31,6 @@ from training.pretrain.talker.references import (
     ReferenceShelf,
     make_references,
     open_references,
-    read_tokenizer,
 )
 from training.pretrain.talker.training import TalkerTraining
 from training.pretrain.talker.write_checkpoint import export_checkpoint
@@ -470,6 +470,27 @@ def test_tables_are_carried_over_by_what_was_recorded_whatever_the_pace(
         for pace in (1.0, 0.8)
     )
     assert all(torch.equal(slower[name], weight) for name, weight in plain.items())
+
+
+def test_a_talker_learns_the_codes_of_a_checkpoint_s_encoder(
+    corpus: Path, tokenizer: Path, finished: Path, tmp_path: Path
+):
+    checkpoint, run = tmp_path / "checkpoint", tmp_path / "run"
+    export_checkpoint(finished, tokenizer, checkpoint)
+    training = open_training(corpus, checkpoint, run)
+    encoder, coded = read_tokenizer(checkpoint), frame_codes.open_codes(corpus, run, TRAIN)
+    for number in range(len(coded)):
+        assert torch.equal(coded.codes(number), encoder.encode([frame_codes.samples_of(coded.corpus, number)])[0])
+    assert training.run(save_every_seconds=1e9, should_stop=lambda: False)
+    steps, of_tokenizer = export_checkpoint(run, checkpoint, tmp_path / "export")
+    assert (steps, of_tokenizer) == (JOB.num_steps, 0)
+    config = "speech_tokenizer/config.json"
+    assert (tmp_path / "export" / config).read_text() == (checkpoint / config).read_text()
+
+
+def test_a_tokenizer_that_is_neither_a_run_nor_a_checkpoint_is_named(tmp_path: Path):
+    with pytest.raises(PretrainError, match=r"holds no speech tokenizer.*Run the tokenizer stage first"):
+        read_tokenizer(tmp_path)
 
 
 def test_codes_of_another_pace_are_not_taken_for_the_run_s_own(corpus: Path, tokenizer: Path, tmp_path: Path):
